@@ -1,0 +1,141 @@
+-- Who owns what, conversations, and their executions with the lease, queue and event columns.
+create table tenants (
+  tenant_id text collate "C" primary key check (tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
+  max_running int not null default 1000000 check (max_running >= 0),
+  created_at timestamptz not null default now()
+);
+insert into tenants (tenant_id) values ('default');
+
+-- A cap on runs of one graph at a time, over all tenants; a graph without a row has none.
+create table graph_limits (
+  graph_id text collate "C" primary key,
+  max_running int not null check (max_running >= 0)
+);
+
+-- Where the round-robin between tenants goes on, per priority. Only the claimer writes it.
+create table claim_cursor (
+  priority smallint primary key,
+  tenant_id text collate "C" not null default ''
+) with (fillfactor = 10);
+insert into claim_cursor (priority) values (0), (1), (2), (3);
+
+create table assistants (
+  tenant_id text collate "C" not null references tenants,
+  assistant_id uuid not null,
+  graph_id text collate "C" not null,
+  name text not null,
+  description text,
+  version int not null default 1,
+  config jsonb not null default '{}',
+  context jsonb not null default '{}',
+  metadata jsonb not null default '{}',
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (tenant_id, assistant_id)
+);
+create index assistants_graph on assistants (tenant_id, graph_id);
+
+create table threads (
+  tenant_id text collate "C" not null references tenants,
+  thread_id uuid not null,
+  status text not null default 'idle' check (status in ('idle', 'busy', 'interrupted', 'error')),
+  ephemeral boolean not null default false,
+  metadata jsonb not null default '{}',
+  config jsonb not null default '{}',
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  state_updated_at timestamptz,
+  primary key (tenant_id, thread_id)
+);
+create index threads_created on threads (tenant_id, created_at desc) where not ephemeral;
+create index threads_metadata on threads using gin (metadata jsonb_path_ops);
+
+-- What was deleted, so that nothing that is still on its way brings it back.
+create table tombstones (
+  tenant_id text collate "C" not null,
+  thread_id uuid not null,
+  deleted_at timestamptz not null default now(),
+  primary key (tenant_id, thread_id)
+);
+
+create sequence run_seq;
+create table runs (
+  tenant_id text collate "C" not null,
+  run_id uuid not null,
+  thread_id uuid not null,
+  assistant_id uuid not null,
+  graph_id text collate "C" not null,
+  kind text not null default 'run' check (kind in ('run', 'edit')),
+  status text not null default 'pending'
+    check (status in ('pending', 'running', 'interrupted', 'success', 'error', 'timeout')),
+  priority smallint not null default 0 check (priority between 0 and 3),
+  seq bigint not null default nextval('run_seq'),
+  head boolean not null,
+  attempt int not null default 0,
+  crashes int not null default 0,
+  progress_attempt int not null default 0,
+  commit_no bigint not null default 0,
+  begun boolean not null default false,
+  lease_owner text,
+  lease_expires_at timestamptz,
+  available_at timestamptz,
+  waits_for text check (waits_for in ('approval', 'timer', 'person')),
+  multitask_strategy text not null default 'enqueue',
+  agent_version text,
+  metadata jsonb not null default '{}',
+  request bytea,
+  content_pack_id uuid,
+  content_block int,
+  content_moved_at timestamptz,
+  error_code text,
+  error_type text,
+  error_preview text check (length(error_preview) <= 200),
+  error bytea,
+  cancel_reason text,
+  result_checkpoint_id uuid,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  started_at timestamptz,
+  finished_at timestamptz,
+  primary key (tenant_id, run_id),
+  foreign key (tenant_id, thread_id) references threads on delete cascade,
+  constraint runs_lease_when_running check (
+    (status = 'running') = (lease_owner is not null) and (status = 'running') = (lease_expires_at is not null)),
+  constraint runs_finished_when_done check ((status in ('pending', 'running')) = (finished_at is null)),
+  constraint runs_head_unfinished check (not head or status in ('pending', 'running'))
+) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02);
+-- The claim's only queue index; a backed-off or sleeping run leaves it by available_at, a timer brings it back.
+create index runs_ready on runs (priority, graph_id, tenant_id, seq)
+  where status = 'pending' and head and available_at is null;
+create index runs_running on runs (graph_id, tenant_id) where status = 'running';
+create unique index runs_one_running on runs (tenant_id, thread_id) where status = 'running';
+create unique index runs_one_head on runs (tenant_id, thread_id) where head;
+create index runs_waiting on runs (tenant_id, thread_id, seq) where status = 'pending';
+create index runs_of_thread on runs (tenant_id, thread_id, seq desc);
+
+-- The log of a run: append only, written by the transaction that makes the change.
+create table events (
+  tenant_id text collate "C" not null,
+  run_id uuid not null,
+  seq bigint generated always as identity,
+  thread_id uuid not null,
+  attempt int not null,
+  type text not null,
+  payload jsonb not null default '{}',
+  created_at timestamptz not null default clock_timestamp(),
+  primary key (tenant_id, run_id, seq),
+  foreign key (tenant_id, run_id) references runs on delete cascade
+);
+
+-- What streams to clients, batched: one row holds the events first_id..last_id as JSON lines.
+-- Ids of attempt n start at (n - 1) * 10^9.
+create table stream_chunks (
+  tenant_id text collate "C" not null,
+  run_id uuid not null,
+  first_id bigint not null,
+  last_id bigint not null check (last_id >= first_id),
+  lines text not null,
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, run_id, first_id),
+  foreign key (tenant_id, run_id) references runs on delete cascade
+);

@@ -1,0 +1,95 @@
+-- LangGraph's state: checkpoints, channel values and writes, with the bodies they name, staged or moved.
+create table packs (
+  tenant_id text collate "C" not null,
+  pack_id uuid not null,
+  thread_id uuid not null,
+  kind text not null check (kind in ('pack', 'object')),
+  status text not null default 'pending' check (status in ('pending', 'stored')),
+  key text not null,
+  bytes bigint,
+  block_offsets bigint[] not null default '{}',
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, pack_id)
+);
+create index packs_thread on packs (tenant_id, thread_id);
+create index packs_pending on packs (created_at) where status = 'pending';
+
+-- A body still in Postgres: kind 0 text, 1 JSON node, 2 bytes; refs are the nodes it names.
+create table staged_bodies (
+  tenant_id text collate "C" not null,
+  thread_id uuid not null,
+  hash bytea not null check (length(hash) = 32),
+  kind smallint not null check (kind in (0, 1, 2)),
+  refs bytea[],
+  data bytea not null,
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, thread_id, hash)
+);
+-- A body in the object store: which pack, which block of it.
+create table bodies (
+  tenant_id text collate "C" not null,
+  thread_id uuid not null,
+  hash bytea not null check (length(hash) = 32),
+  pack_id uuid not null,
+  block int not null,
+  primary key (tenant_id, thread_id, hash),
+  foreign key (tenant_id, pack_id) references packs
+);
+create index bodies_pack on bodies (tenant_id, pack_id);
+
+-- Newest means largest seq, never largest id: ids carry the clock of the machine that made them.
+create table checkpoints (
+  tenant_id text collate "C" not null,
+  thread_id uuid not null,
+  ns text collate "C" not null,
+  checkpoint_id uuid not null,
+  parent_id uuid,
+  run_id uuid,
+  attempt int,
+  seq bigint generated always as identity,
+  step int,
+  source text,
+  metadata jsonb not null default '{}',
+  channels text[],
+  versions text[],
+  head bytea,
+  pack_id uuid,
+  block int,
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, thread_id, ns, checkpoint_id),
+  foreign key (tenant_id, pack_id) references packs,
+  constraint checkpoints_here_or_moved check ((head is null) = (pack_id is not null))
+);
+create index checkpoints_newest on checkpoints (tenant_id, thread_id, ns, seq desc);
+create index checkpoints_run on checkpoints (tenant_id, run_id, seq desc) where run_id is not null;
+create index checkpoints_unmoved on checkpoints (tenant_id, thread_id) where pack_id is null;
+
+-- A version is unique per write, so that two branches never share a row. No data: the channel is empty.
+create table channel_versions (
+  tenant_id text collate "C" not null,
+  thread_id uuid not null,
+  ns text collate "C" not null,
+  channel text not null,
+  version text collate "C" not null,
+  data bytea,
+  refs bytea[],
+  primary key (tenant_id, thread_id, ns, channel, version)
+);
+
+-- No foreign key to checkpoints: a write may arrive before the checkpoint it belongs to.
+create table checkpoint_writes (
+  tenant_id text collate "C" not null,
+  thread_id uuid not null,
+  ns text collate "C" not null,
+  checkpoint_id uuid not null,
+  task_id text collate "C" not null,
+  idx int not null,
+  task_path text collate "C" not null default '',
+  channel text not null,
+  run_id uuid,
+  attempt int,
+  data bytea not null,
+  refs bytea[],
+  created_at timestamptz not null default now(),
+  primary key (tenant_id, thread_id, ns, checkpoint_id, task_id, idx)
+);

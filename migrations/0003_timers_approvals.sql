@@ -1,0 +1,40 @@
+-- The scheduler table, and the questions that wait for a person.
+-- What must happen at a time is one row; ref_id says to what, kind says what.
+create table timers (
+  tenant_id text collate "C" not null,
+  timer_id uuid not null,
+  kind text not null,
+  ref_id uuid not null,
+  status text not null default 'due' check (status in ('due', 'fired', 'cancelled')),
+  due_at timestamptz not null,
+  attempts int not null default 0,
+  last_error text,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (tenant_id, timer_id)
+);
+create index timers_due on timers (due_at, timer_id) where status = 'due';
+create unique index timers_one_due on timers (tenant_id, kind, ref_id) where status = 'due';
+
+create table approvals (
+  tenant_id text collate "C" not null,
+  approval_id uuid not null,
+  thread_id uuid not null,
+  run_id uuid not null,
+  checkpoint_id uuid,
+  interrupt_id text not null,
+  node text,
+  status text not null default 'pending' check (status in ('pending', 'decided', 'withdrawn')),
+  asked_at timestamptz not null default clock_timestamp(),
+  decided_at timestamptz,
+  decided_by text,
+  decided_run_id uuid,
+  decision text,
+  withdrawn_reason text,
+  primary key (tenant_id, approval_id),
+  foreign key (tenant_id, thread_id) references threads on delete cascade,
+  constraint approvals_decided check ((status = 'pending') = (decided_at is null))
+);
+create unique index approvals_one_pending on approvals (tenant_id, thread_id, interrupt_id) where status = 'pending';
+create index approvals_pending on approvals (tenant_id, asked_at) where status = 'pending';
+create index approvals_thread on approvals (tenant_id, thread_id, asked_at desc);

@@ -1,0 +1,63 @@
+// What the saver hands to the group commit: rows of this folder's tables, still without the run they are fenced by.
+
+/** Bytes named by their content: kind 0 is text (a leaf), 1 a JSON node, 2 raw bytes. `key` is `hash` in base64url. */
+export type BodyNode = Readonly<{
+  key: string;
+  hash: Buffer;
+  kind: 0 | 1 | 2;
+  refs: readonly string[];
+  data: Buffer;
+}>;
+
+export type ValueRow = Readonly<{
+  ns: string;
+  channel: string;
+  version: string;
+  /** Null: the channel is empty at this version. */
+  data: Buffer | null;
+  refs: readonly string[];
+}>;
+
+export type WriteRow = Readonly<{
+  ns: string;
+  checkpointId: string;
+  taskId: string;
+  /** Negative for LangGraph's special channels (`WRITES_IDX_MAP`): those replace, others keep the first. */
+  idx: number;
+  taskPath: string;
+  channel: string;
+  data: Buffer;
+  refs: readonly string[];
+}>;
+
+export type CheckpointRow = Readonly<{
+  ns: string;
+  checkpointId: string;
+  parentId: string | null;
+  step: number | null;
+  source: string | null;
+  /** JSON text for filters and people: no NUL, no lone surrogate, no content. The exact metadata is in `head`. */
+  metadata: string;
+  channels: readonly string[];
+  versions: readonly string[];
+  head: Buffer;
+}>;
+
+/** A body too large to stage: already in the object store under this pending pack row, made `stored` by the commit. */
+export type ObjectRow = Readonly<{ key: string; hash: Buffer; packId: string }>;
+
+export type CheckpointOp = Readonly<{
+  nodes: readonly BodyNode[];
+  values: readonly ValueRow[];
+  writes: readonly WriteRow[];
+  checkpoints: readonly CheckpointRow[];
+  objects: readonly ObjectRow[];
+  /** True when a task's own result is among the writes: the run got further. */
+  progress: boolean;
+}>;
+
+/**
+ * Commits one operation for the run it was made for; resolves when it is durable.
+ * Rejects with EngineError `lease_lost` when another attempt owns the run; nothing of it is written then.
+ */
+export type Commit = (op: CheckpointOp) => Promise<void>;

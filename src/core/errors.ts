@@ -1,0 +1,40 @@
+// The closed list of things that can go wrong. A code exists when some caller decides differently because of it.
+
+/** What happened, as a decision: callers match on this, never on the message. */
+export type ErrorCode =
+  | "bad_request" // the caller sent something that can't be meant
+  | "not_found" // no such thing for this tenant
+  | "conflict" // it exists already, or is in a state that forbids this
+  | "thread_busy" // another run holds the thread
+  | "not_pending" // an answer to a question that isn't open
+  | "not_implemented" // known to the wire contract, not served yet
+  | "graph_invalid" // the graph file or export can't be used
+  | "config_invalid" // configuration or environment can't be used
+  | "lease_lost" // another attempt owns the run now: stop, write nothing
+  | "body_missing" // a body that a checkpoint names isn't in the store
+  | "body_corrupt" // a body's bytes don't match their hash
+  | "value_unsupported" // a state value the codec can't keep exactly
+  | "schema_newer" // the database was migrated by a newer, breaking version
+  | "unavailable" // Postgres or the object store can't be reached now
+  | "internal"; // a broken promise of our own
+
+/** An error with a code. The message says what happened, to which id, and what to do next; never a secret or a message body. */
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    readonly options: Readonly<{ cause?: unknown; details?: Readonly<Record<string, unknown>> }> = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+  }
+  /** Facts for programs (ids, what is pending …); safe to show to the caller. */
+  get details(): Readonly<Record<string, unknown>> {
+    return this.options.details ?? {};
+  }
+}
+
+/** True when `error` is an EngineError, with that code if one is given. */
+export function isEngineError(error: unknown, code?: ErrorCode): error is EngineError {
+  return error instanceof EngineError && (code === undefined || error.code === code);
+}

@@ -1,0 +1,21 @@
+// The lines of a run's log. Payloads hold ids, counts and codes; never content.
+export type RunEventType =
+  | "run.created"
+  | "run.claimed"
+  | "run.released"
+  | "run.lease_lost"
+  | "run.sleeping"
+  | "run.woken"
+  | "run.settled"
+  | "run.cancelled"
+  | "run.gave_up"
+  | "checkpoint.put"
+  | "approval.asked"
+  | "approval.decided"
+  | "approval.withdrawn";
+
+export type RunEvent = Readonly<{
+  type: RunEventType;
+  attempt: number;
+  payload?: Readonly<Record<string, string | number | boolean | null | readonly string[]>>;
+}>;

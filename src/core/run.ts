@@ -1,0 +1,27 @@
+// States of a run, and how an attempt at it can end.
+export type RunStatus = "pending" | "running" | "interrupted" | "success" | "error" | "timeout";
+export type ThreadStatus = "idle" | "busy" | "interrupted" | "error";
+export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
+
+/** What failed, for people and programs. `message` and `stack` are content: they live in a body, never in a log. */
+export type RunError = Readonly<{ code: string; type: string; message: string; stack?: string }>;
+
+/** A question left open by an attempt. */
+export type PendingInterrupt = Readonly<{ interruptId: string; node: string | null }>;
+
+/** How an attempt ended. The executor makes one; settling writes it. */
+export type Outcome =
+  | Readonly<{ kind: "success"; checkpointId: string | null }>
+  | Readonly<{ kind: "interrupted"; checkpointId: string | null; interrupts: readonly PendingInterrupt[] }>
+  /** Parked until an instant (`sleepUntil`): the same run goes on then. */
+  | Readonly<{ kind: "sleeping"; checkpointId: string | null; until: Date }>
+  | Readonly<{ kind: "error"; checkpointId: string | null; error: RunError }>
+  /** Given back untouched (shutdown, lost database): no crash is counted. */
+  | Readonly<{ kind: "released" }>;
+
+/** After this many claims that ended with a dead worker and without progress, a person decides. */
+export const MAX_CRASHES = 3;
+
+export function isFinished(status: RunStatus): boolean {
+  return status !== "pending" && status !== "running";
+}
