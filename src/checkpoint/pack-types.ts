@@ -1,0 +1,48 @@
+// What a pack holds and how it is read: the agreement between who writes packs (mover), who reads them and the saver.
+
+/** A body as a pack keeps it: kind 0 is text, 1 a JSON node (its references are found by parsing), 2 raw bytes. */
+export type PackedNode = Readonly<{ kind: 0 | 1 | 2; data: Buffer }>;
+
+/** Everything of one checkpoint that left Postgres. Value and write texts are the `data` columns as UTF-8 text. */
+export type CheckpointRecord = Readonly<{
+  /** The parsed `checkpoints.head`. */
+  head: unknown;
+  channels: readonly string[];
+  versions: readonly string[];
+  /** [index into channels, text]; a channel without an entry is empty at its version. */
+  values: readonly (readonly [channelIndex: number, data: string])[];
+  /** In the order (task_path, task_id, idx) by code point. */
+  writes: readonly (readonly [taskId: string, idx: number, taskPath: string, channel: string, data: string])[];
+}>;
+
+/** The content of a run that left Postgres: its request, its error, what it streamed. */
+export type RunRecord = Readonly<{
+  request: unknown;
+  error: unknown;
+  stream: readonly Readonly<{ id: number; event: string; data: unknown }>[];
+}>;
+
+/** One gzip member of a pack, parsed. Each node was checked against its hash. */
+export type PackBlock = Readonly<{
+  /** By key: the sha256 in base64url. */
+  nodes: ReadonlyMap<string, PackedNode>;
+  /** By `checkpointRecordKey`. */
+  checkpoints: ReadonlyMap<string, CheckpointRecord>;
+  /** By run id. */
+  runs: ReadonlyMap<string, RunRecord>;
+}>;
+
+/** Where a pack is: block i is the bytes [offsets[i], offsets[i + 1]). */
+export type PackAddress = Readonly<{ packId: string; key: string; offsets: readonly number[] }>;
+
+export type PackReader = Readonly<{
+  /**
+   * Reads blocks of one pack, neighbours with one range read; from a cache by pack and block where it can.
+   * Throws `body_missing` naming the pack's key when the object is gone, `body_corrupt` when bytes don't match a hash.
+   */
+  readBlocks(pack: PackAddress, blocks: readonly number[]): Promise<ReadonlyMap<number, PackBlock>>;
+}>;
+
+export function checkpointRecordKey(ns: string, checkpointId: string): string {
+  return `${ns}\0${checkpointId}`;
+}
