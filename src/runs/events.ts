@@ -1,0 +1,41 @@
+// The run's log (table `events`): append only, in the transaction that makes the change.
+import type { Sql } from "../core/deps.js";
+import type { RunEvent, RunEventType } from "../core/events.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+
+/** Appends one event to each of the runs given. */
+export async function appendEvent(
+  sql: Sql,
+  run: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
+  event: RunEvent,
+): Promise<void> {
+  await sql.query(
+    `insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+    values ($1, $2, $3, $4, $5, $6)`,
+    [run.tenantId, run.threadId, run.runId, event.attempt, event.type, JSON.stringify(event.payload ?? {})],
+  );
+}
+
+export type EventRow = Readonly<{
+  seq: number;
+  attempt: number;
+  type: RunEventType;
+  payload: Readonly<Record<string, unknown>>;
+  createdAt: Date;
+}>;
+
+/** Events of a run after `afterSeq`, in order. */
+export async function listEvents(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; runId: RunId; afterSeq?: number; limit?: number }>,
+): Promise<EventRow[]> {
+  const { rows } = await sql.query<EventRow>(
+    `select seq, attempt, type, payload, created_at as "createdAt"
+    from events
+    where tenant_id = $1 and run_id = $2 and seq > $3
+    order by seq
+    limit $4`,
+    [key.tenantId, key.runId, key.afterSeq ?? 0, key.limit ?? 1_000],
+  );
+  return rows;
+}

@@ -1,0 +1,42 @@
+// The fence: what proves, inside a statement, that an attempt still owns its run.
+// It locks the run rows in one order before it updates them: a plain join commits stale rows after a takeover (measured),
+// and unordered locks of two workers deadlock.
+
+/** How many parameters FENCE_CTES uses: run ids, attempts, wanted commit numbers, progress flags, owner. */
+export const FENCE_PARAM_COUNT = 5;
+
+/**
+ * CTEs for a commit. `f(tenant_id, thread_id, run_id, attempt)` holds the runs that are still owned and whose `commit_no`
+ * was the wanted one minus 1; what a statement writes must join it. `fence(run_id, how)` tells what became of each:
+ * done, already (an earlier try of the same commit was done), lost, or gap (a commit in between is missing).
+ */
+export const FENCE_CTES = `
+i as (
+  select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::boolean[]) u(run_id, attempt, n, progress)
+), l as materialized (
+  select r.tenant_id, r.run_id, r.commit_no
+  from runs r
+  where r.run_id = any($1::uuid[]) and r.status = 'running' and r.lease_owner = $5
+    and (r.run_id, r.attempt) in (select run_id, attempt from i)
+  order by r.run_id
+  for no key update
+), f as (
+  update runs r
+  set commit_no = i.n, begun = true,
+    progress_attempt = case when i.progress then r.attempt else r.progress_attempt end
+  from i
+  join l using (run_id)
+  where r.tenant_id = l.tenant_id and r.run_id = l.run_id and l.commit_no = i.n - 1
+  returning r.tenant_id, r.thread_id, r.run_id, r.attempt
+), fence as (
+  select i.run_id,
+    case
+      when f.run_id is not null then 'done'
+      when l.commit_no >= i.n then 'already'
+      when l.run_id is null then 'lost'
+      else 'gap'
+    end as how
+  from i
+  left join l using (run_id)
+  left join f using (run_id)
+)`;

@@ -1,0 +1,264 @@
+// Rows of the table `runs` as people and commands read them, and the statements that change them.
+// Lock order everywhere: threads row, then runs by run_id, then their children.
+import type { Sql } from "../core/deps.js";
+import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { MultitaskStrategy, RunStatus } from "../core/run.js";
+
+export type RunRow = Readonly<{
+  tenantId: TenantId;
+  runId: RunId;
+  threadId: ThreadId;
+  assistantId: AssistantId;
+  graphId: string;
+  kind: "run" | "edit";
+  status: RunStatus;
+  priority: number;
+  head: boolean;
+  attempt: number;
+  crashes: number;
+  begun: boolean;
+  leaseOwner: string | null;
+  leaseExpiresAt: Date | null;
+  availableAt: Date | null;
+  waitsFor: "approval" | "timer" | "person" | null;
+  multitaskStrategy: MultitaskStrategy;
+  agentVersion: string | null;
+  metadata: Readonly<Record<string, unknown>>;
+  errorCode: string | null;
+  errorType: string | null;
+  errorPreview: string | null;
+  cancelReason: string | null;
+  resultCheckpointId: string | null;
+  createdAt: Date;
+  updatedAt: Date;
+  startedAt: Date | null;
+  finishedAt: Date | null;
+}>;
+
+const COLUMNS = `
+  tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", assistant_id as "assistantId",
+  graph_id as "graphId", kind, status, priority, head, attempt, crashes, begun,
+  lease_owner as "leaseOwner", lease_expires_at as "leaseExpiresAt",
+  available_at as "availableAt", waits_for as "waitsFor", multitask_strategy as "multitaskStrategy",
+  agent_version as "agentVersion", metadata, error_code as "errorCode", error_type as "errorType",
+  error_preview as "errorPreview", cancel_reason as "cancelReason", result_checkpoint_id as "resultCheckpointId",
+  created_at as "createdAt", updated_at as "updatedAt", started_at as "startedAt", finished_at as "finishedAt"`;
+
+/** The run, if the tenant has one with this id (on this thread, when one is given). Edits are no runs to the outside. */
+export async function getRun(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; runId: RunId; threadId?: ThreadId }>,
+): Promise<RunRow | undefined> {
+  const { rows } = await sql.query<RunRow>(
+    `select ${COLUMNS}
+    from runs
+    where tenant_id = $1 and run_id = $2 and ($3::uuid is null or thread_id = $3) and kind = 'run'`,
+    [key.tenantId, key.runId, key.threadId ?? null],
+  );
+  return rows[0];
+}
+
+export type RunFilter = Readonly<{
+  tenantId: TenantId;
+  threadId?: ThreadId;
+  status?: RunStatus;
+  graphId?: string;
+  limit: number;
+  offset: number;
+}>;
+
+/** Newest first. */
+export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
+  const { rows } = await sql.query<RunRow>(
+    `select ${COLUMNS}
+    from runs
+    where tenant_id = $1 and kind = 'run'
+      and ($2::uuid is null or thread_id = $2)
+      and ($3::text is null or status = $3)
+      and ($4::text is null or graph_id = $4)
+    order by seq desc
+    limit $5 offset $6`,
+    [
+      filter.tenantId,
+      filter.threadId ?? null,
+      filter.status ?? null,
+      filter.graphId ?? null,
+      filter.limit,
+      filter.offset,
+    ],
+  );
+  return rows;
+}
+
+/** Pending and running runs of a thread, edits included, in their order; locked by run_id until the transaction ends. */
+export async function lockUnfinishedRuns(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<RunRow[]> {
+  const { rows } = await sql.query<RunRow & { seq: number }>(
+    `with locked as materialized (
+      select run_id
+      from runs
+      where tenant_id = $1 and thread_id = $2 and status in ('pending', 'running')
+      order by run_id
+      for no key update
+    )
+    select ${COLUMNS}, seq
+    from runs
+    where tenant_id = $1 and run_id in (select run_id from locked) and status in ('pending', 'running')
+    order by seq`,
+    [key.tenantId, key.threadId],
+  );
+  return rows;
+}
+
+export type NewRun = Readonly<{
+  tenantId: TenantId;
+  runId: RunId;
+  threadId: ThreadId;
+  assistantId: AssistantId;
+  graphId: string;
+  priority: 0 | 1 | 2 | 3;
+  head: boolean;
+  multitaskStrategy: MultitaskStrategy;
+  metadata: Readonly<Record<string, unknown>>;
+  /** UTF-8 JSON of everything in the request that is content. */
+  request: Buffer;
+  /** Null: at once. */
+  delayMs: number | null;
+}>;
+
+/** Inserts a pending run; returns it as stored. */
+export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
+  const { rows } = await sql.query<RunRow>(
+    `insert into runs (
+      tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
+      multitask_strategy, metadata, request, available_at, waits_for)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+      clock_timestamp() + $11::float8 * interval '1 ms',
+      case when $11::float8 is not null then 'timer' end)
+    returning ${COLUMNS}`,
+    [
+      run.tenantId,
+      run.runId,
+      run.threadId,
+      run.assistantId,
+      run.graphId,
+      run.priority,
+      run.head,
+      run.multitaskStrategy,
+      JSON.stringify(run.metadata),
+      run.request,
+      run.delayMs,
+    ],
+  );
+  return rows[0] as RunRow;
+}
+
+/** Inserts an edit that holds its thread from the start: running, leased to `owner`. */
+export async function insertEdit(
+  sql: Sql,
+  edit: Readonly<{
+    tenantId: TenantId;
+    runId: RunId;
+    threadId: ThreadId;
+    assistantId: AssistantId;
+    graphId: string;
+    owner: string;
+    leaseMs: number;
+  }>,
+): Promise<void> {
+  await sql.query(
+    `insert into runs (
+      tenant_id, run_id, thread_id, assistant_id, graph_id, kind, status, head, attempt,
+      lease_owner, lease_expires_at, started_at)
+    values ($1, $2, $3, $4, $5, 'edit', 'running', true, 1,
+      $6, clock_timestamp() + $7::float8 * interval '1 ms', clock_timestamp())`,
+    [edit.tenantId, edit.runId, edit.threadId, edit.assistantId, edit.graphId, edit.owner, edit.leaseMs],
+  );
+}
+
+export type RunKey = Readonly<{ tenantId: TenantId; runId: RunId }>;
+
+/** Ends unfinished runs as cancelled, whoever holds them: their fence fails from then on. Returns those it changed. */
+export async function cancelRuns(
+  sql: Sql,
+  cancel: Readonly<{ tenantId: TenantId; runIds: readonly RunId[]; reason: string }>,
+): Promise<Readonly<{ runId: RunId; threadId: ThreadId; attempt: number; kind: "run" | "edit" }>[]> {
+  const { rows } = await sql.query<{ runId: RunId; threadId: ThreadId; attempt: number; kind: "run" | "edit" }>(
+    `update runs
+    set status = 'interrupted', head = false, lease_owner = null, lease_expires_at = null,
+      available_at = null, waits_for = null, cancel_reason = $3,
+      finished_at = clock_timestamp(), updated_at = clock_timestamp()
+    where tenant_id = $1 and run_id = any($2::uuid[]) and status in ('pending', 'running')
+    returning run_id as "runId", thread_id as "threadId", attempt, kind`,
+    [cancel.tenantId, cancel.runIds, cancel.reason],
+  );
+  return rows;
+}
+
+/** Marks the first run of the thread that may start as its head. The thread row must be locked. Returns whether there is one. */
+export async function makeNextHead(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    `with next as (
+      select run_id
+      from runs
+      where tenant_id = $1 and thread_id = $2 and status = 'pending' and available_at is null
+        and not exists (select 1 from runs h where h.tenant_id = $1 and h.thread_id = $2 and h.head)
+      order by seq
+      limit 1
+    ), made as (
+      update runs r
+      set head = true
+      from next
+      where r.tenant_id = $1 and r.run_id = next.run_id
+      returning r.run_id
+    )
+    select exists (select 1 from made) as found`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.found ?? false;
+}
+
+/** Whether anything of the thread is still to be done. */
+export async function hasUnfinishedRuns(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    `select exists (
+      select 1 from runs where tenant_id = $1 and thread_id = $2 and status in ('pending', 'running')
+    ) as found`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.found ?? false;
+}
+
+/** A delayed, sleeping or backed-off run may go on now. A run that never began takes its place in the order at this moment. */
+export async function releaseRun(sql: Sql, key: RunKey): Promise<RunRow | undefined> {
+  const { rows } = await sql.query<RunRow>(
+    `update runs
+    set available_at = null, waits_for = null, updated_at = clock_timestamp(),
+      seq = case when begun then seq else nextval('run_seq') end
+    where tenant_id = $1 and run_id = $2 and status = 'pending' and available_at is not null
+    returning ${COLUMNS}`,
+    [key.tenantId, key.runId],
+  );
+  return rows[0];
+}
+
+/** Deletes a finished run with its events and stream; false when it isn't there or not finished. */
+export async function deleteFinishedRun(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
+): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `delete from runs
+    where tenant_id = $1 and thread_id = $2 and run_id = $3 and status not in ('pending', 'running')`,
+    [key.tenantId, key.threadId, key.runId],
+  );
+  return rowCount > 0;
+}
