@@ -7,7 +7,9 @@ create table packs (
   status text not null default 'pending' check (status in ('pending', 'stored')),
   key text not null,
   bytes bigint,
+  -- Block i is the bytes [offsets[i], offsets[i + 1]) with the sha256 hashes[i].
   block_offsets bigint[] not null default '{}',
+  block_hashes bytea[] not null default '{}',
   created_at timestamptz not null default now(),
   primary key (tenant_id, pack_id)
 );

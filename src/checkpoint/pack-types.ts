@@ -22,7 +22,7 @@ export type RunRecord = Readonly<{
   stream: readonly Readonly<{ id: number; event: string; data: unknown }>[];
 }>;
 
-/** One gzip member of a pack, parsed. Each node was checked against its hash. */
+/** One gzip member of a pack, parsed. Its bytes were checked against the hash in its pack's row, each node against its own. */
 export type PackBlock = Readonly<{
   /** By key: the sha256 in base64url. */
   nodes: ReadonlyMap<string, PackedNode>;
@@ -32,8 +32,13 @@ export type PackBlock = Readonly<{
   runs: ReadonlyMap<string, RunRecord>;
 }>;
 
-/** Where a pack is: block i is the bytes [offsets[i], offsets[i + 1]). */
-export type PackAddress = Readonly<{ packId: string; key: string; offsets: readonly number[] }>;
+/** Where a pack is (a row of `packs`): block i is the bytes [offsets[i], offsets[i + 1]), and hashes[i] their sha256. */
+export type PackAddress = Readonly<{
+  packId: string;
+  key: string;
+  offsets: readonly number[];
+  hashes: readonly Buffer[];
+}>;
 
 export type PackReader = Readonly<{
   /**
