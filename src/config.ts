@@ -1,0 +1,178 @@
+// The one place that reads process.env: every setting with its default and a sentence, parsed once into a frozen Config.
+// Durations are in milliseconds. An unknown PERDURE_* name is refused: a setting that is misspelt must not be ignored.
+import { z } from "zod";
+import { EngineError } from "./core/errors.js";
+import { nearest } from "./core/nearest.js";
+
+export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
+
+export type Config = Readonly<{
+  databaseUrl: string | null;
+  listenUrl: string | null;
+  bodies: string | null;
+  s3ForcePathStyle: boolean;
+  host: string;
+  port: number;
+  leaseMs: number;
+  pollMs: number;
+  moveAfterMs: number;
+  maxBlockMs: number;
+  concurrency: number | null;
+  dbPool: number;
+  previews: boolean;
+  logLevel: LogLevel;
+  secretKey: string | null;
+}>;
+
+const postgresUrl = z
+  .string()
+  .refine((text) => /^postgres(ql)?:\/\//.test(text) && URL.canParse(text), "a URL like postgres://user@host:5432/name")
+  .nullable();
+const whole = (min: number, max: number) =>
+  z
+    .string()
+    .refine((text) => /^\d{1,9}$/.test(text), `a whole number from ${min} to ${max}`)
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, `a whole number from ${min} to ${max}`);
+const oneOf = <T extends string>(...values: readonly [T, ...T[]]) => z.enum(values, `one of ${values.join(", ")}`);
+const yesNo = oneOf("1", "0", "true", "false").transform((text) => text === "1" || text === "true");
+
+/** Every setting: the field it fills, what it means, its default as it would be written, and what it may be. */
+const SETTINGS = {
+  DATABASE_URL: {
+    field: "databaseUrl",
+    about: "Postgres 14 or newer. Without it only `perdure dev` runs, on a Postgres of its own.",
+    default: null,
+    schema: postgresUrl,
+  },
+  PERDURE_LISTEN_URL: {
+    field: "listenUrl",
+    about: "A direct connection for LISTEN, when DATABASE_URL is a pooler in transaction mode.",
+    default: null,
+    schema: postgresUrl,
+  },
+  PERDURE_BODIES: {
+    field: "bodies",
+    about: "Where message bodies live: s3://bucket/prefix or file:///path.",
+    default: null,
+    schema: z
+      .string()
+      .refine((text) => /^(s3:\/\/[^/]+|file:\/\/\/)/.test(text), "s3://bucket/prefix or file:///path")
+      .nullable(),
+  },
+  PERDURE_S3_FORCE_PATH_STYLE: {
+    field: "s3ForcePathStyle",
+    about: "Address buckets by path instead of by host name, as MinIO and Ceph want it.",
+    default: "false",
+    schema: yesNo,
+  },
+  HOST: { field: "host", about: "The address the API listens on.", default: "127.0.0.1", schema: z.string().min(1) },
+  PORT: {
+    field: "port",
+    about: "The port the API listens on; 0 takes a free one.",
+    default: "2024",
+    schema: whole(0, 65_535),
+  },
+  PERDURE_LEASE_MS: {
+    field: "leaseMs",
+    about: "How long a worker owns a run without a heartbeat; a dead worker's run waits about this long.",
+    default: "15000",
+    schema: whole(500, 3_600_000),
+  },
+  PERDURE_POLL_MS: {
+    field: "pollMs",
+    about: "How often loops look for work when no notification wakes them.",
+    default: "2000",
+    schema: whole(20, 600_000),
+  },
+  PERDURE_MOVE_AFTER_MS: {
+    field: "moveAfterMs",
+    about: "How long bodies of a run that goes on stay in Postgres before they move to the object store.",
+    default: "30000",
+    schema: whole(0, 86_400_000),
+  },
+  PERDURE_MAX_BLOCK_MS: {
+    field: "maxBlockMs",
+    about: "How long a graph may block the event loop before its worker stops renewing leases.",
+    default: "60000",
+    schema: whole(1_000, 86_400_000),
+  },
+  PERDURE_CONCURRENCY: {
+    field: "concurrency",
+    about: "Runs that one worker executes at a time.",
+    default: null,
+    schema: whole(1, 10_000).nullable(),
+  },
+  PERDURE_DB_POOL: {
+    field: "dbPool",
+    about: "Most connections to Postgres per process.",
+    default: "10",
+    schema: whole(2, 1_000),
+  },
+  PERDURE_PREVIEWS: {
+    field: "previews",
+    about: "Whether masked previews of at most 200 characters are kept in Postgres.",
+    default: "on",
+    schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
+  PERDURE_LOG_LEVEL: {
+    field: "logLevel",
+    about: "What is logged; at debug, errors of commands show their stack.",
+    default: "info",
+    schema: oneOf("debug", "info", "warn", "error", "silent"),
+  },
+  PERDURE_SECRET_KEY: {
+    field: "secretKey",
+    about: "What signs and encrypts for this installation: at least 32 characters.",
+    default: null,
+    schema: z
+      .string()
+      .refine((text) => text.length >= 32, "at least 32 characters")
+      .nullable(),
+  },
+} as const satisfies Record<
+  string,
+  Readonly<{ field: keyof Config; about: string; default: string | null; schema: z.ZodType }>
+>;
+
+export type Env = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Parses the environment; throws `config_invalid` naming every bad or unknown key and what is allowed.
+ * An empty value counts as not set.
+ */
+export function readConfig(env: Env = process.env): Config {
+  const problems: string[] = [];
+  const names = Object.keys(SETTINGS);
+  for (const name of Object.keys(env)) {
+    // PERDURE_TEST_* belongs to test set-ups, whose processes hand their environment on.
+    if (!name.startsWith("PERDURE_") || name.startsWith("PERDURE_TEST_") || names.includes(name)) continue;
+    const guess = nearest(name, names);
+    problems.push(`${name} is not a setting${guess === null ? "" : `; did you mean ${guess}?`}`);
+  }
+  const fields: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries(SETTINGS)) {
+    const given = env[name];
+    const parsed = setting.schema.safeParse(given === undefined || given === "" ? setting.default : given);
+    if (parsed.success) fields[setting.field] = parsed.data;
+    else problems.push(`${name} must be ${parsed.error.issues[0]?.message ?? "something else"}`);
+  }
+  if (problems.length > 0) throw new EngineError("config_invalid", problems.join("\n"), { details: { problems } });
+  // Every field is filled: the table above names each field of Config, and a test compares them.
+  return Object.freeze(fields) as Config;
+}
+
+/** Sets variables that the environment doesn't have yet, for graphs and SDKs that read them; the environment wins. */
+export function addToEnvironment(values: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
+}
+
+/** The environment for a child process: ours, with some variables set. */
+export function environmentWith(values: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+  return { ...process.env, ...values };
+}
+
+/** Every setting in a line: name, default, meaning. For help texts and the README. */
+export function describeSettings(): readonly Readonly<{ name: string; default: string | null; about: string }>[] {
+  return Object.entries(SETTINGS).map(([name, { about, default: fallback }]) => ({ name, about, default: fallback }));
+}

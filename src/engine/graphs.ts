@@ -1,0 +1,169 @@
+// The graphs of an installation: loaded from the files langgraph.json names or handed over in process, with the version
+// of each. What can't be used is refused at load, all of it at once, with the graph, file, export and cause.
+import { createHash } from "node:crypto";
+import type { BaseChannel, Pregel, PregelNode } from "@langchain/langgraph";
+import { EngineError } from "../core/errors.js";
+import { nearest } from "../core/nearest.js";
+import { importGraphModule, sourcesOf } from "./graph-modules.js";
+import type { GraphSource } from "./langgraph-json.js";
+
+/** A compiled graph, an agent's graph or a functional entrypoint: all of them are Pregel machines. */
+export type RunnableGraph = Pregel<Record<string, PregelNode>, Record<string, BaseChannel>>;
+
+/** What a graph factory gets: the config of the run or request it is asked for. */
+export type GraphConfig = Readonly<{
+  configurable?: Readonly<Record<string, unknown>>;
+  metadata?: Readonly<Record<string, unknown>>;
+  context?: unknown;
+}>;
+
+export type Graphs = Readonly<{
+  ids: readonly string[];
+  has(graphId: string): boolean;
+  /**
+   * The graph, to be copied by `withConfig` before anything is set on it; a factory is called with `config`.
+   * Throws `not_found` for an unknown id, `graph_invalid` when a factory fails or returns something else.
+   */
+  get(graphId: string, config?: GraphConfig): Promise<RunnableGraph>;
+  /** Changes when the graph's own source changes: 16 hex digits, or what was given to `graphsFrom`. */
+  version(graphId: string): string;
+  description(graphId: string): string | null;
+  /** The source files the graphs were made from, absolute, for watching. */
+  files: readonly string[];
+}>;
+
+type Factory = (config: GraphConfig) => unknown;
+type Entry = Readonly<{ make: Factory; version: string; description: string | null; files: readonly string[] }>;
+
+/**
+ * Loads graphs from their files (TypeScript or JavaScript).
+ *
+ * @example const graphs = await loadGraphs((await readProject("langgraph.json")).graphs);
+ */
+export async function loadGraphs(sources: readonly GraphSource[]): Promise<Graphs> {
+  const entries = new Map<string, Entry>();
+  const problems: string[] = [];
+  const causes: unknown[] = [];
+  // One after the other: modules that are imported twice at once would share one error.
+  for (const source of sources) {
+    try {
+      entries.set(source.id, await load(source));
+    } catch (error) {
+      if (!(error instanceof EngineError)) throw error;
+      problems.push(error.message);
+      causes.push(error.cause);
+    }
+  }
+  if (problems.length > 0) {
+    throw new EngineError("graph_invalid", problems.join("\n"), { cause: causes[0], details: { problems } });
+  }
+  return graphsOf(entries);
+}
+
+/**
+ * Graphs that are in this process already: compiled or not, agents, entrypoints, factories.
+ *
+ * @example const graphs = graphsFrom({ agent: new StateGraph(State).addNode(…) });
+ */
+export function graphsFrom(record: Readonly<Record<string, unknown>>, version = "in-process"): Graphs {
+  const entries = Object.entries(record).map(([id, value]): [string, Entry] => {
+    const make = asFactory(value);
+    if (make === null) throw new EngineError("graph_invalid", `graph "${id}" is ${describe(value)}; ${WANTED}`);
+    return [id, { make, version, description: null, files: [] }];
+  });
+  return graphsOf(new Map(entries));
+}
+
+function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
+  const ids = [...entries.keys()];
+  const find = (graphId: string): Entry => {
+    const entry = entries.get(graphId);
+    if (entry !== undefined) return entry;
+    const guess = nearest(graphId, ids);
+    const hint = guess === null ? `there are: ${ids.join(", ")}` : `did you mean "${guess}"?`;
+    throw new EngineError("not_found", `Graph "${graphId}" not found; ${hint}`, { details: { graph_id: graphId } });
+  };
+  return {
+    ids,
+    has: (graphId) => entries.has(graphId),
+    get: (graphId, config = {}) => made(graphId, find(graphId).make, config),
+    version: (graphId) => find(graphId).version,
+    description: (graphId) => find(graphId).description,
+    files: [...new Set([...entries.values()].flatMap((entry) => entry.files))],
+  };
+}
+
+const WANTED =
+  "export a compiled graph, a StateGraph, an agent of createAgent, an entrypoint, or a function that makes one";
+
+async function load(source: GraphSource): Promise<Entry> {
+  const where = `graph "${source.id}" (${source.file}, export "${source.exportName}")`;
+  const module = await importGraphModule(source.file, where);
+  const value = await exportOf(module, source.exportName, where);
+  const make = asFactory(value);
+  if (make === null) throw new EngineError("graph_invalid", `${where} is ${describe(value)}; ${WANTED}`);
+  const sources = await sourcesOf(source.file);
+  return { make, version: hash(sources), description: source.description, files: sources.map(({ file }) => file) };
+}
+
+async function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): Promise<unknown> {
+  // A CommonJS module's exports are all under "default" when it is imported.
+  const commonjs = module.default as Readonly<Record<string, unknown>> | null | undefined;
+  const value = module[name] ?? (typeof commonjs === "object" ? commonjs?.[name] : undefined);
+  // A graph that takes awaiting to make is exported as its promise.
+  if (value !== undefined) return Promise.resolve(value);
+  const names = Object.keys(module).filter((key) => key !== "default" || name === "default");
+  const there = names.length === 0 ? "the file exports nothing" : `the file exports ${names.sort().join(", ")}`;
+  throw new EngineError("graph_invalid", `${where} does not exist; ${there}`);
+}
+
+/** What makes the graph: the graph itself compiled once, or the user's function called for each config. Null: none. */
+function asFactory(value: unknown): Factory | null {
+  if (typeof value === "function" && !isGraph(value)) return value as Factory;
+  const graph = compiled(value);
+  return graph === null ? null : () => graph;
+}
+
+async function made(graphId: string, make: Factory, config: GraphConfig): Promise<RunnableGraph> {
+  let value: unknown;
+  try {
+    value = await make(config);
+  } catch (cause) {
+    throw new EngineError("graph_invalid", `the factory of graph "${graphId}" threw ${causeText(cause)}`, { cause });
+  }
+  const graph = compiled(value);
+  if (graph !== null) return graph;
+  throw new EngineError("graph_invalid", `the factory of graph "${graphId}" returned ${describe(value)}; ${WANTED}`);
+}
+
+// By shape, not by instanceof: a project has its own copy of LangGraph.
+function compiled(value: unknown): RunnableGraph | null {
+  if (isGraph(value)) return value;
+  if (typeof value !== "object" || value === null) return null;
+  const { graph, compile } = value as { graph?: unknown; compile?: unknown };
+  if (isGraph(graph)) return graph;
+  if (typeof compile !== "function") return null;
+  const result: unknown = compile.call(value);
+  return isGraph(result) ? result : null;
+}
+
+function isGraph(value: unknown): value is RunnableGraph {
+  return (value as { lg_is_pregel?: unknown } | null | undefined)?.lg_is_pregel === true;
+}
+
+function describe(value: unknown): string {
+  if (value === null || value === undefined) return String(value);
+  if (typeof value !== "object") return `a ${typeof value}`;
+  const name = value.constructor?.name;
+  return name === undefined || name === "Object" ? "a plain object" : `a ${name}`;
+}
+
+function causeText(cause: unknown): string {
+  return cause instanceof Error ? `${cause.name}: ${cause.message.split("\n")[0]}` : String(cause);
+}
+
+function hash(sources: readonly Readonly<{ name: string; text: string }>[]): string {
+  const sum = createHash("sha256");
+  for (const { name, text } of sources) sum.update(`${name}\0${text.length}\0${text}`);
+  return sum.digest("hex").slice(0, 16);
+}

@@ -1,0 +1,219 @@
+// langgraph.json as the LangGraph CLI reads it: which graphs there are and what environment they want.
+// What other tools put there is left alone and named in a warning when it has no effect here; under our own key
+// "perdure" an unknown key is refused.
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { parseEnv } from "node:util";
+import { z } from "zod";
+import { EngineError } from "../core/errors.js";
+import { nearest } from "../core/nearest.js";
+
+/** Where a graph is: `file` is absolute. */
+export type GraphSource = Readonly<{ id: string; file: string; exportName: string; description: string | null }>;
+
+/** Our own settings, under the key "perdure". */
+export type ProjectSettings = Readonly<{
+  /** Runs that one worker executes at a time; `--concurrency` and PERDURE_CONCURRENCY come first. */
+  concurrency?: number | undefined;
+}>;
+
+/** Items of the store that expire, in minutes. */
+export type StoreTtl = Readonly<{
+  defaultTtl?: number | undefined;
+  refreshOnRead?: boolean | undefined;
+  sweepIntervalMinutes?: number | undefined;
+}>;
+
+export type Project = Readonly<{
+  /** The file, absolute. */
+  path: string;
+  dir: string;
+  graphs: readonly GraphSource[];
+  env: Readonly<Record<string, string>>;
+  /** The file `env` names, absolute, to be watched. */
+  envFile: string | null;
+  storeTtl: StoreTtl | null;
+  /** True when requests are to be authenticated by the user's own code, which this version can't do. */
+  wantsAuth: boolean;
+  settings: ProjectSettings;
+  warnings: readonly string[];
+}>;
+
+const graph = z.union([z.string(), z.object({ path: z.string(), description: z.string().nullish() })]);
+const strings = z.array(z.string());
+const SCHEMA = z.object({
+  graphs: z.record(z.string(), graph),
+  env: z.union([z.string(), z.record(z.string(), z.string()), strings]).default({}),
+  node_version: z.union([z.string(), z.number()]).nullish(),
+  dependencies: strings.nullish(),
+  dockerfile_lines: strings.nullish(),
+  store: z
+    .object({
+      index: z.unknown().optional(),
+      ttl: z
+        .object({
+          default_ttl: z.number().positive().nullish(),
+          refresh_on_read: z.boolean().nullish(),
+          sweep_interval_minutes: z.number().positive().nullish(),
+        })
+        .nullish(),
+    })
+    .nullish(),
+  auth: z.object({ path: z.string().optional(), disable_studio_auth: z.boolean().optional() }).nullish(),
+  http: z.record(z.string(), z.unknown()).nullish(),
+  ui: z.record(z.string(), z.string()).nullish(),
+  perdure: z
+    .object({ concurrency: z.int().min(1).max(10_000).optional() })
+    .strict()
+    .default({}),
+});
+type Raw = z.infer<typeof SCHEMA>;
+
+// Keys of the LangGraph CLI's schema that say how an image is built or deployed: nothing for a running engine.
+const BUILD_KEYS = [
+  "$schema",
+  "version",
+  "base_image",
+  "image_distro",
+  "api_version",
+  "docker_compose_file",
+  "keep_pkg_tools",
+  "pip_config_file",
+  "pip_installer",
+  "python_version",
+  "ui_config",
+  "_INTERNAL_docker_tag",
+];
+const UNSERVED_KEYS = ["checkpointer", "encryption", "webhooks"];
+const KNOWN_KEYS = [...Object.keys(SCHEMA.shape), ...BUILD_KEYS, ...UNSERVED_KEYS];
+
+/**
+ * Reads and checks a langgraph.json; throws `config_invalid` listing every problem.
+ *
+ * @example const project = await readProject("langgraph.json");
+ */
+export async function readProject(file: string): Promise<Project> {
+  const absolute = path.resolve(file);
+  const dir = path.dirname(absolute);
+  const raw = parse(absolute, await readText(absolute));
+  const envFile = typeof raw.env === "string" ? path.resolve(dir, raw.env) : null;
+  const ttl = raw.store?.ttl;
+  return {
+    path: absolute,
+    dir,
+    graphs: Object.entries(raw.graphs).map(([id, entry]) => source(dir, id, entry)),
+    env: await readEnv(raw.env, envFile),
+    envFile,
+    storeTtl: ttl
+      ? {
+          defaultTtl: ttl.default_ttl ?? undefined,
+          refreshOnRead: ttl.refresh_on_read ?? undefined,
+          sweepIntervalMinutes: ttl.sweep_interval_minutes ?? undefined,
+        }
+      : null,
+    wantsAuth: raw.auth?.path !== undefined,
+    settings: raw.perdure,
+    warnings: warnings(raw),
+  };
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, "utf8");
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code;
+    const what = code === "ENOENT" ? "there is no such file" : `it can't be read (${code ?? "unknown error"})`;
+    throw new EngineError("config_invalid", `${file}: ${what}; give another with --config <file>`, { cause });
+  }
+}
+
+function parse(file: string, text: string): Raw & Record<string, unknown> {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw new EngineError("config_invalid", `${file} is not JSON: ${(cause as Error).message}`, { cause });
+  }
+  const parsed = SCHEMA.loose().safeParse(json);
+  const problems = parsed.success ? graphProblems(parsed.data) : parsed.error.issues.map(describeIssue);
+  if (!parsed.success || problems.length > 0) {
+    const lines = problems.map((problem) => `${file}: ${problem}`);
+    throw new EngineError("config_invalid", lines.join("\n"), { details: { problems } });
+  }
+  return parsed.data;
+}
+
+function graphProblems(raw: Raw): string[] {
+  const entries = Object.entries(raw.graphs);
+  if (entries.length === 0) return ['"graphs" is empty; name a graph, like {"agent": "./agent.ts:graph"}'];
+  return entries.flatMap(([id, entry]) => {
+    const spec = typeof entry === "string" ? entry : entry.path;
+    if (id === "" || id.length > 200 || /[\u0000-\u001f]/.test(id)) {
+      return [`graph ${JSON.stringify(id)}: an id has 1 to 200 characters and no control characters`];
+    }
+    if (/\.py(:|$)/.test(spec)) {
+      return [`graph "${id}": ${spec} is Python; perdure runs graphs in JavaScript and TypeScript`];
+    }
+    return spec === "" ? [`graph "${id}": the path is empty; write it like ./agent.ts:graph`] : [];
+  });
+}
+
+function describeIssue(issue: z.core.$ZodIssue): string {
+  const at = issue.path.join(".");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys
+      .map((key) => {
+        const guess = nearest(key, Object.keys(SCHEMA.shape.perdure.def.innerType.shape));
+        return `"${at}.${key}" is not a setting${guess === null ? "" : `; did you mean "${at}.${guess}"?`}`;
+      })
+      .join("; ");
+  }
+  return `"${at === "" ? "(the whole file)" : at}": ${issue.message}`;
+}
+
+function source(dir: string, id: string, entry: Raw["graphs"][string]): GraphSource {
+  const spec = typeof entry === "string" ? entry : entry.path;
+  // The last colon, unless it is a drive letter's.
+  const colon = spec.lastIndexOf(":");
+  const hasExport = colon > 1;
+  return {
+    id,
+    file: path.resolve(dir, hasExport ? spec.slice(0, colon) : spec),
+    exportName: hasExport ? spec.slice(colon + 1) : "default",
+    description: typeof entry === "string" ? null : (entry.description ?? null),
+  };
+}
+
+async function readEnv(env: Raw["env"], envFile: string | null): Promise<Readonly<Record<string, string>>> {
+  if (typeof env !== "string" && !Array.isArray(env)) return env;
+  if (envFile === null || Array.isArray(env)) {
+    // A list names variables, as compose files do: "NAME=value", or a bare NAME that is passed through as it is.
+    const lines = Array.isArray(env) ? env.filter((line) => line.includes("=")) : [];
+    return parseEnv(lines.join("\n")) as Readonly<Record<string, string>>;
+  }
+  try {
+    return parseEnv(await readFile(envFile, "utf8")) as Readonly<Record<string, string>>;
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? "unknown error";
+    throw new EngineError("config_invalid", `"env" names ${envFile}, which can't be read (${code})`, { cause });
+  }
+}
+
+function warnings(raw: Raw & Record<string, unknown>): string[] {
+  const found: string[] = [];
+  for (const key of Object.keys(raw)) {
+    if (KNOWN_KEYS.includes(key)) continue;
+    const guess = nearest(key, KNOWN_KEYS);
+    found.push(`"${key}" is not known and has no effect${guess === null ? "" : `; did you mean "${guess}"?`}`);
+  }
+  const wanted = Number.parseInt(String(raw.node_version ?? ""), 10);
+  const have = Number.parseInt(process.versions.node, 10);
+  if (wanted > have) found.push(`"node_version" asks for Node ${wanted}; this is Node ${have}`);
+  const unserved = UNSERVED_KEYS.filter((key) => raw[key] !== undefined && raw[key] !== null);
+  if (raw.store?.index !== undefined) unserved.push("store.index");
+  if (raw.auth?.path !== undefined) unserved.push("auth.path");
+  if (raw.ui) unserved.push("ui");
+  if (raw.http && Object.keys(raw.http).length > 0) unserved.push("http");
+  for (const key of unserved) found.push(`"${key}" has no effect in this version of perdure`);
+  return found;
+}
