@@ -1,0 +1,181 @@
+// Conversations (tables `threads` and `tombstones`): rows as people and commands read them, and the statements that change them.
+// Ephemeral threads belong to stateless runs: readers that serve people don't see them.
+import type { Sql } from "../core/deps.js";
+import type { TenantId, ThreadId } from "../core/ids.js";
+import type { ThreadStatus } from "../core/run.js";
+
+export type ThreadRow = Readonly<{
+  threadId: ThreadId;
+  status: ThreadStatus;
+  ephemeral: boolean;
+  metadata: Readonly<Record<string, unknown>>;
+  config: Readonly<Record<string, unknown>>;
+  createdAt: Date;
+  updatedAt: Date;
+  stateUpdatedAt: Date | null;
+}>;
+
+export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
+
+const COLUMNS = `
+  thread_id as "threadId", status, ephemeral, metadata, config,
+  created_at as "createdAt", updated_at as "updatedAt", state_updated_at as "stateUpdatedAt"`;
+
+export type NewThread = ThreadKey &
+  Readonly<{
+    metadata?: Readonly<Record<string, unknown>>;
+    config?: Readonly<Record<string, unknown>>;
+    ephemeral?: boolean;
+  }>;
+
+/** Inserts an idle thread; undefined when the tenant has one with this id. Whoever needs the id never reused looks at `isTombstoned` next. */
+export async function insertThread(sql: Sql, thread: NewThread): Promise<ThreadRow | undefined> {
+  const { rows } = await sql.query<ThreadRow>(
+    `insert into threads (tenant_id, thread_id, metadata, config, ephemeral)
+    values ($1, $2, $3, $4, $5)
+    on conflict do nothing
+    returning ${COLUMNS}`,
+    [
+      thread.tenantId,
+      thread.threadId,
+      JSON.stringify(thread.metadata ?? {}),
+      JSON.stringify(thread.config ?? {}),
+      thread.ephemeral ?? false,
+    ],
+  );
+  return rows[0];
+}
+
+/** The thread, ephemeral ones included. */
+export async function getThread(sql: Sql, key: ThreadKey): Promise<ThreadRow | undefined> {
+  const { rows } = await sql.query<ThreadRow>(
+    `select ${COLUMNS} from threads where tenant_id = $1 and thread_id = $2`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0];
+}
+
+/** The thread, locked until the transaction ends: the first lock of everything that changes its runs. */
+export async function lockThread(sql: Sql, key: ThreadKey): Promise<ThreadRow | undefined> {
+  const { rows } = await sql.query<ThreadRow>(
+    `select ${COLUMNS} from threads where tenant_id = $1 and thread_id = $2 for no key update`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0];
+}
+
+export type ThreadFilter = Readonly<{
+  tenantId: TenantId;
+  ids?: readonly ThreadId[] | undefined;
+  status?: ThreadStatus | undefined;
+  /** Contained in the thread's metadata, as jsonb `@>` means it. */
+  metadata?: Readonly<Record<string, unknown>> | undefined;
+}>;
+
+export type ThreadSortBy = "thread_id" | "status" | "created_at" | "updated_at" | "state_updated_at";
+
+export type ThreadPage = ThreadFilter &
+  Readonly<{ sortBy: ThreadSortBy; sortOrder: "asc" | "desc"; limit: number; offset: number }>;
+
+function filterParams(filter: ThreadFilter): unknown[] {
+  return [
+    filter.tenantId,
+    filter.ids ?? null,
+    filter.status ?? null,
+    filter.metadata === undefined ? null : JSON.stringify(filter.metadata),
+  ];
+}
+
+/** One page of the threads people see. The planner folds the cases, so the default order reads its index. */
+export async function searchThreads(sql: Sql, page: ThreadPage): Promise<ThreadRow[]> {
+  const { rows } = await sql.query<ThreadRow>(
+    `select ${COLUMNS}
+    from threads
+    where tenant_id = $1 and not ephemeral
+      and ($2::uuid[] is null or thread_id = any($2))
+      and ($3::text is null or status = $3)
+      and ($4::jsonb is null or metadata @> $4)
+    order by
+      case when $5 = 'created_at' and $6 = 'desc' then created_at end desc,
+      case when $5 = 'created_at' and $6 = 'asc' then created_at end asc,
+      case when $5 = 'updated_at' and $6 = 'desc' then updated_at end desc,
+      case when $5 = 'updated_at' and $6 = 'asc' then updated_at end asc,
+      case when $5 = 'state_updated_at' and $6 = 'desc' then state_updated_at end desc nulls last,
+      case when $5 = 'state_updated_at' and $6 = 'asc' then state_updated_at end asc nulls first,
+      case when $5 = 'status' and $6 = 'desc' then status end desc,
+      case when $5 = 'status' and $6 = 'asc' then status end asc,
+      case when $6 = 'desc' then thread_id end desc,
+      case when $6 = 'asc' then thread_id end asc
+    limit $7 offset $8`,
+    [...filterParams(page), page.sortBy, page.sortOrder, page.limit, page.offset],
+  );
+  return rows;
+}
+
+/** How many threads people see through this filter. */
+export async function countThreads(sql: Sql, filter: ThreadFilter): Promise<number> {
+  const { rows } = await sql.query<{ n: number }>(
+    `select count(*) as n
+    from threads
+    where tenant_id = $1 and not ephemeral
+      and ($2::uuid[] is null or thread_id = any($2))
+      and ($3::text is null or status = $3)
+      and ($4::jsonb is null or metadata @> $4)`,
+    filterParams(filter),
+  );
+  return rows[0]?.n ?? 0;
+}
+
+/** Merges into the thread's metadata, key by key; undefined when there is no such thread. */
+export async function mergeThreadMetadata(
+  sql: Sql,
+  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>> }>,
+): Promise<ThreadRow | undefined> {
+  const { rows } = await sql.query<ThreadRow>(
+    `update threads
+    set metadata = metadata || $3::jsonb, updated_at = clock_timestamp()
+    where tenant_id = $1 and thread_id = $2
+    returning ${COLUMNS}`,
+    [patch.tenantId, patch.threadId, JSON.stringify(patch.metadata)],
+  );
+  return rows[0];
+}
+
+/** Sets what the thread is doing; `stateChanged` also dates its state. */
+export async function setThreadStatus(
+  sql: Sql,
+  change: ThreadKey & Readonly<{ status: ThreadStatus; stateChanged?: boolean }>,
+): Promise<void> {
+  await sql.query(
+    `update threads
+    set status = $3, updated_at = clock_timestamp(),
+      state_updated_at = case when $4 then clock_timestamp() else state_updated_at end
+    where tenant_id = $1 and thread_id = $2`,
+    [change.tenantId, change.threadId, change.status, change.stateChanged ?? false],
+  );
+}
+
+/** Deletes the thread's row and what hangs on it by foreign key (runs, events, streams, approvals). */
+export async function deleteThreadRow(sql: Sql, key: ThreadKey): Promise<boolean> {
+  const { rowCount } = await sql.query("delete from threads where tenant_id = $1 and thread_id = $2", [
+    key.tenantId,
+    key.threadId,
+  ]);
+  return rowCount > 0;
+}
+
+/** Says for good that this thread was deleted: what is still on its way must not bring it back. */
+export async function insertTombstone(sql: Sql, key: ThreadKey): Promise<void> {
+  await sql.query("insert into tombstones (tenant_id, thread_id) values ($1, $2) on conflict do nothing", [
+    key.tenantId,
+    key.threadId,
+  ]);
+}
+
+export async function isTombstoned(sql: Sql, key: ThreadKey): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    "select exists (select 1 from tombstones where tenant_id = $1 and thread_id = $2) as found",
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.found ?? false;
+}
