@@ -1,0 +1,131 @@
+// Configured graphs (table `assistants`). Every graph has a system assistant whose id follows from the graph's id,
+// by the derivation stock clients store.
+import { v5 as uuidV5 } from "uuid";
+import type { Sql } from "../core/deps.js";
+import { type AssistantId, isUuid, type TenantId } from "../core/ids.js";
+
+const NAMESPACE = "6ba7b821-9dad-11d1-80b4-00c04fd430c8";
+
+export type AssistantRow = Readonly<{
+  assistantId: AssistantId;
+  graphId: string;
+  name: string;
+  description: string | null;
+  version: number;
+  config: Readonly<Record<string, unknown>>;
+  context: unknown;
+  metadata: Readonly<Record<string, unknown>>;
+  createdAt: Date;
+  updatedAt: Date;
+}>;
+
+const COLUMNS = `
+  assistant_id as "assistantId", graph_id as "graphId", name, description, version, config, context, metadata,
+  created_at as "createdAt", updated_at as "updatedAt"`;
+
+/** The id of a graph's system assistant: `systemAssistantId("agent")` is the same everywhere. */
+export function systemAssistantId(graphId: string): AssistantId {
+  return uuidV5(graphId, NAMESPACE) as AssistantId;
+}
+
+/** Makes sure each graph has its system assistant, with the configuration given at start. Returns how many were made or changed. */
+export async function upsertSystemAssistants(
+  sql: Sql,
+  graphs: Readonly<{
+    tenantId: TenantId;
+    graphIds: readonly string[];
+    config?: Readonly<Record<string, unknown>>;
+    context?: unknown;
+  }>,
+): Promise<number> {
+  const { rowCount } = await sql.query(
+    `insert into assistants as a (tenant_id, assistant_id, graph_id, name, config, context, metadata)
+    select $1, g.id, g.graph_id, g.graph_id, $4, $5, '{"created_by": "system"}'
+    from unnest($2::uuid[], $3::text[]) g(id, graph_id)
+    order by g.id
+    on conflict (tenant_id, assistant_id) do update
+    set config = excluded.config, context = excluded.context, updated_at = clock_timestamp()
+    where a.version = 1 and (a.config, a.context) is distinct from (excluded.config, excluded.context)`,
+    [
+      graphs.tenantId,
+      graphs.graphIds.map(systemAssistantId),
+      graphs.graphIds,
+      JSON.stringify(graphs.config ?? {}),
+      JSON.stringify(graphs.context ?? {}),
+    ],
+  );
+  return rowCount;
+}
+
+/** The assistant with this id, or the system assistant of the graph with this name. */
+export async function getAssistant(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; idOrGraphId: string }>,
+): Promise<AssistantRow | undefined> {
+  const id = isUuid(key.idOrGraphId) ? key.idOrGraphId : systemAssistantId(key.idOrGraphId);
+  const { rows } = await sql.query<AssistantRow>(
+    `select ${COLUMNS} from assistants where tenant_id = $1 and assistant_id = $2`,
+    [key.tenantId, id],
+  );
+  return rows[0];
+}
+
+export type AssistantFilter = Readonly<{
+  tenantId: TenantId;
+  graphId?: string | undefined;
+  /** Part of the name, in any case. */
+  name?: string | undefined;
+  metadata?: Readonly<Record<string, unknown>> | undefined;
+}>;
+
+export type AssistantSortBy = "assistant_id" | "graph_id" | "name" | "created_at" | "updated_at";
+
+export type AssistantPage = AssistantFilter &
+  Readonly<{ sortBy: AssistantSortBy; sortOrder: "asc" | "desc"; limit: number; offset: number }>;
+
+function filterParams(filter: AssistantFilter): unknown[] {
+  return [
+    filter.tenantId,
+    filter.graphId ?? null,
+    filter.name ?? null,
+    filter.metadata === undefined ? null : JSON.stringify(filter.metadata),
+  ];
+}
+
+export async function searchAssistants(sql: Sql, page: AssistantPage): Promise<AssistantRow[]> {
+  const { rows } = await sql.query<AssistantRow>(
+    `select ${COLUMNS}
+    from assistants
+    where tenant_id = $1
+      and ($2::text is null or graph_id = $2)
+      and ($3::text is null or position(lower($3) in lower(name)) > 0)
+      and ($4::jsonb is null or metadata @> $4)
+    order by
+      case when $5 = 'created_at' and $6 = 'desc' then created_at end desc,
+      case when $5 = 'created_at' and $6 = 'asc' then created_at end asc,
+      case when $5 = 'updated_at' and $6 = 'desc' then updated_at end desc,
+      case when $5 = 'updated_at' and $6 = 'asc' then updated_at end asc,
+      case when $5 = 'graph_id' and $6 = 'desc' then graph_id end desc,
+      case when $5 = 'graph_id' and $6 = 'asc' then graph_id end asc,
+      case when $5 = 'name' and $6 = 'desc' then name end desc,
+      case when $5 = 'name' and $6 = 'asc' then name end asc,
+      case when $6 = 'desc' then assistant_id end desc,
+      case when $6 = 'asc' then assistant_id end asc
+    limit $7 offset $8`,
+    [...filterParams(page), page.sortBy, page.sortOrder, page.limit, page.offset],
+  );
+  return rows;
+}
+
+export async function countAssistants(sql: Sql, filter: AssistantFilter): Promise<number> {
+  const { rows } = await sql.query<{ n: number }>(
+    `select count(*) as n
+    from assistants
+    where tenant_id = $1
+      and ($2::text is null or graph_id = $2)
+      and ($3::text is null or position(lower($3) in lower(name)) > 0)
+      and ($4::jsonb is null or metadata @> $4)`,
+    filterParams(filter),
+  );
+  return rows[0]?.n ?? 0;
+}
