@@ -1,0 +1,103 @@
+// The only table from error codes to statuses, and the form of an error on the wire: plain text, as stock JS clients
+// expect (`HTTP 404: Assistant not found`), or JSON with `detail` for who asks for JSON.
+import type { Context } from "hono";
+import { HTTPException } from "hono/http-exception";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import type { Log } from "../core/deps.js";
+import { EngineError, type ErrorCode, isEngineError } from "../core/errors.js";
+import { isTransientDbError } from "../core/retry.js";
+import type { ApiEnv } from "./env.js";
+
+const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
+  bad_request: 422,
+  value_unsupported: 422,
+  not_found: 404,
+  conflict: 409,
+  thread_busy: 409,
+  not_pending: 409,
+  lease_lost: 409,
+  not_implemented: 501,
+  unavailable: 503,
+  schema_newer: 503,
+  graph_invalid: 500,
+  config_invalid: 500,
+  body_missing: 500,
+  body_corrupt: 500,
+  internal: 500,
+};
+
+export function statusOf(code: ErrorCode): ContentfulStatusCode {
+  return STATUS[code];
+}
+
+/** Answers an error. Anything that isn't an error with a code is a broken promise of ours: logged by name, never shown. */
+export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Response {
+  if (error instanceof HTTPException) {
+    return wire(c, error.status, error.message, "http", {});
+  }
+  const known = asEngineError(error);
+  if (known === undefined || STATUS[known.code] >= 500) {
+    logFailure(log, c, error, known);
+  }
+  if (known === undefined) {
+    const message = `Internal error; the log has it under request id ${c.get("requestId")}`;
+    return wire(c, 500, message, "internal", {});
+  }
+  if (known.code === "unavailable") c.header("Retry-After", "1");
+  return wire(c, STATUS[known.code], known.message, known.code, known.details);
+}
+
+function asEngineError(error: unknown): EngineError | undefined {
+  if (isEngineError(error)) return error;
+  if (isTransientDbError(error)) {
+    return new EngineError("unavailable", "The database can't be reached now; try again", { cause: error });
+  }
+  return undefined;
+}
+
+function wire(
+  c: Context<ApiEnv>,
+  status: ContentfulStatusCode,
+  message: string,
+  code: string,
+  details: Readonly<Record<string, unknown>>,
+): Response {
+  if (!wantsJson(c.req.header("accept"))) return c.text(message, status);
+  const known = Object.keys(details).length > 0 ? { details } : {};
+  return c.json({ detail: message, code, ...known }, status);
+}
+
+/** The JS client sends no Accept of its own (`*` from fetch) and matches on the text. */
+function wantsJson(accept: string | undefined): boolean {
+  return accept?.toLowerCase().includes("application/json") ?? false;
+}
+
+/** Messages of unknown errors may quote content, so only the name and the frames of the stack are logged. */
+function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineError | undefined): void {
+  const fields = {
+    requestId: c.get("requestId"),
+    method: c.req.method,
+    route: c.req.routePath,
+    code: known?.code ?? "internal",
+    error: error instanceof Error ? error.name : typeof error,
+    sqlstate: sqlstate(error),
+    frames: frames(error),
+  };
+  if (known?.code === "unavailable") log.warn(fields, "request refused: a part is away");
+  else log.error(fields, "request failed");
+}
+
+function sqlstate(error: unknown): string | undefined {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === "string" ? code : undefined;
+}
+
+function frames(error: unknown): string | undefined {
+  if (!(error instanceof Error) || error.stack === undefined) return undefined;
+  return error.stack
+    .split("\n")
+    .filter((line) => line.trimStart().startsWith("at "))
+    .slice(0, 8)
+    .map((line) => line.trim())
+    .join(" | ");
+}

@@ -1,0 +1,135 @@
+// Parsing at the door: bodies, path ids and query strings become typed values, or a 422 that names the place.
+// Fields nobody knows are let through and named in a response header, since newer clients keep adding some.
+import type { Context } from "hono";
+import { HTTPException } from "hono/http-exception";
+import { z } from "zod";
+import { EngineError } from "../core/errors.js";
+import { isUuid } from "../core/ids.js";
+import type { ApiEnv } from "./env.js";
+
+export const IGNORED_FIELDS_HEADER = "X-Perdure-Ignored-Fields";
+
+/** The request's JSON body as the schema has it; an empty body is `{}`. */
+export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: S): Promise<z.output<S>> {
+  const raw = await readJson(c);
+  const parsed = schema.safeParse(raw);
+  if (!parsed.success) throw invalid(parsed.error.issues);
+  const ignored = unknownFields(schema, raw);
+  if (ignored.length > 0) c.header(IGNORED_FIELDS_HEADER, ignored.map(encodeURIComponent).join(", "));
+  return parsed.data;
+}
+
+async function readJson(c: Context<ApiEnv>): Promise<unknown> {
+  const text = await c.req.text();
+  if (text.trim() === "") return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new HTTPException(400, { message: "The request body is not valid JSON" });
+  }
+}
+
+/** A path parameter that must be a UUID, in lower case: `pathId<ThreadId>(c, "thread_id")`. */
+export function pathId<Id extends string>(c: Context<ApiEnv>, name: string): Id {
+  const value = c.req.param(name);
+  if (value === undefined || !isUuid(value)) throw new EngineError("bad_request", `${name}: must be a UUID`);
+  return value.toLowerCase() as Id;
+}
+
+/** The query string as the schema has it. Each value arrives as a list; `flag`, `list` and `one` below read them. */
+export function readQuery<S extends z.ZodType>(c: Context<ApiEnv>, schema: S): z.output<S> {
+  const parsed = schema.safeParse(c.req.queries());
+  if (!parsed.success) throw invalid(parsed.error.issues);
+  return parsed.data;
+}
+
+const repeated = z.array(z.string()).optional();
+
+/** A boolean in a query: `true`, `1` and `yes`, in any case, are true. */
+export const flag = repeated.transform((values, context) => {
+  const value = values?.at(-1)?.toLowerCase();
+  if (value === undefined || ["false", "0", "no", ""].includes(value)) return false;
+  if (["true", "1", "yes"].includes(value)) return true;
+  context.addIssue({ code: "custom", message: "must be true or false" });
+  return z.NEVER;
+});
+
+/** A list in a query, in each form that stock clients send: repeated keys, one JSON array, commas. */
+export const list = repeated.transform((values, context): string[] | undefined => {
+  if (values === undefined) return undefined;
+  const only = values[0];
+  if (values.length > 1 || only === undefined) return values;
+  if (!only.startsWith("[")) return only === "" ? [] : only.split(",").map((part) => part.trim());
+  try {
+    const parsed = z.array(z.string()).safeParse(JSON.parse(only));
+    if (parsed.success) return parsed.data;
+  } catch {
+    // Said below, with the shape that was expected.
+  }
+  context.addIssue({ code: "custom", message: "must be a list: repeated keys, a JSON array of strings, or commas" });
+  return z.NEVER;
+});
+
+/** A single value in a query; the last one counts. */
+export const one = repeated.transform((values) => values?.at(-1));
+
+/** A whole number in a query within bounds. */
+export function integer(bounds: Readonly<{ min: number; max: number; fallback: number }>) {
+  return one.transform((text, context) => {
+    if (text === undefined) return bounds.fallback;
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= bounds.min && value <= bounds.max) return value;
+    context.addIssue({ code: "custom", message: `must be a whole number from ${bounds.min} to ${bounds.max}` });
+    return z.NEVER;
+  });
+}
+
+function invalid(issues: readonly z.core.$ZodIssue[]): EngineError {
+  const places = issues.map((issue) => ({ path: pathText(issue.path), message: issue.message }));
+  const text = places
+    .map((place) => (place.path === "" ? place.message : `${place.path}: ${place.message}`))
+    .join("; ");
+  return new EngineError("bad_request", text, { details: { issues: places } });
+}
+
+function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((key) => (typeof key === "number" ? `[${key}]` : printable(String(key))))
+    .join(".")
+    .replaceAll(".[", "[");
+}
+
+/** Keys come from the caller: shortened, and with what can't stand in a message made visible. */
+function printable(key: string): string {
+  const shown = JSON.stringify(key).slice(1, -1);
+  return shown.length > 80 ? `${shown.slice(0, 80)}…` : shown;
+}
+
+/** Paths of fields that the schema's objects don't have. */
+function unknownFields(schema: z.ZodType, value: unknown, prefix = ""): string[] {
+  const inner = unwrap(schema);
+  if (!(inner instanceof z.ZodObject) || !isRecord(value)) return [];
+  const shape = inner.shape as Record<string, z.ZodType>;
+  return Object.entries(value).flatMap(([key, item]) => {
+    const field = Object.hasOwn(shape, key) ? shape[key] : undefined;
+    if (field !== undefined) return unknownFields(field, item, `${prefix}${key}.`);
+    return inner.def.catchall === undefined || inner.def.catchall instanceof z.ZodNever ? [`${prefix}${key}`] : [];
+  });
+}
+
+function unwrap(schema: z.ZodType): z.ZodType {
+  let inner: z.ZodType = schema;
+  for (;;) {
+    if (inner instanceof z.ZodOptional || inner instanceof z.ZodNullable || inner instanceof z.ZodDefault) {
+      inner = inner.unwrap() as z.ZodType;
+    } else if (inner instanceof z.ZodPipe) {
+      inner = inner.in as z.ZodType;
+    } else {
+      return inner;
+    }
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,62 @@
+// Pieces of the wire's request bodies that several routes share.
+import { z } from "zod";
+import { isUuid } from "../../core/ids.js";
+
+/** Strings that Postgres can't hold as text: NUL and lone surrogates. */
+const UNSTORABLE = /[\0\p{Surrogate}]/u;
+const MAX_DEPTH = 64;
+
+export const uuid = z
+  .string()
+  .refine(isUuid, "must be a UUID")
+  .transform((text) => text.toLowerCase());
+
+/** Text that goes into a column as it is. */
+export const text = z.string().refine((value) => !UNSTORABLE.test(value), "must not contain NUL or a lone surrogate");
+
+/** A JSON object that goes into a column for filters: no NUL, no lone surrogate, not deeper than Postgres and people can follow. */
+export const jsonObject = z.record(z.string(), z.unknown()).superRefine((value, context) => {
+  const found = unstorable(value, []);
+  if (found !== undefined) context.addIssue({ code: "custom", path: found.path, message: found.message });
+});
+
+type Found = Readonly<{ path: (string | number)[]; message: string }>;
+
+function unstorable(value: unknown, path: (string | number)[]): Found | undefined {
+  if (typeof value === "string") {
+    return UNSTORABLE.test(value) ? { path, message: "must not contain NUL or a lone surrogate" } : undefined;
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  if (path.length >= MAX_DEPTH) return { path, message: `must not be nested deeper than ${MAX_DEPTH} levels` };
+  for (const [key, item] of Object.entries(value)) {
+    const here = [...path, Array.isArray(value) ? Number(key) : key];
+    if (UNSTORABLE.test(key)) return { path: here, message: "keys must not contain NUL or a lone surrogate" };
+    const found = unstorable(item, here);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** A field that stock clients know and this server doesn't do yet: refused by name, never ignored. */
+export const notServed = z
+  .unknown()
+  .refine((value) => value === undefined || value === null, "is not supported by this server yet")
+  .optional();
+
+/** null as "not given": what clients in other languages send for what they leave out. */
+export function absent<S extends z.ZodType>(schema: S) {
+  return schema.nullish().transform((value) => value ?? undefined);
+}
+
+export const sortOrder = z.enum(["asc", "desc"]);
+export const limit = z.number().int().min(1).max(1000);
+export const offset = z.number().int().min(0);
+
+/** A checkpoint as clients send it back: often without thread_id, with nulls for what it lacks. */
+export const checkpoint = z.object({
+  thread_id: absent(uuid),
+  checkpoint_ns: absent(text),
+  checkpoint_id: absent(uuid),
+  checkpoint_map: absent(z.record(z.string(), z.unknown())),
+});
+export type CheckpointBody = z.output<typeof checkpoint>;
