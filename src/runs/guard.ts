@@ -2,8 +2,8 @@
 // It locks the run rows in one order before it updates them: a plain join commits stale rows after a takeover (measured),
 // and unordered locks of two workers deadlock.
 
-/** How many parameters FENCE_CTES uses: run ids, attempts, wanted commit numbers, progress flags, owner. */
-export const FENCE_PARAM_COUNT = 5;
+/** How many parameters FENCE_CTES uses: tenants, run ids, attempts, wanted commit numbers, progress flags, owner. */
+export const FENCE_PARAM_COUNT = 6;
 
 /**
  * CTEs for a commit. `f(tenant_id, thread_id, run_id, attempt)` holds the runs that are still owned and whose `commit_no`
@@ -12,12 +12,13 @@ export const FENCE_PARAM_COUNT = 5;
  */
 export const FENCE_CTES = `
 i as (
-  select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::boolean[]) u(run_id, attempt, n, progress)
+  select *
+  from unnest($1::text[], $2::uuid[], $3::int[], $4::bigint[], $5::boolean[]) u(tenant_id, run_id, attempt, n, progress)
 ), l as materialized (
   select r.tenant_id, r.run_id, r.commit_no
   from runs r
-  where r.run_id = any($1::uuid[]) and r.status = 'running' and r.lease_owner = $5
-    and (r.run_id, r.attempt) in (select run_id, attempt from i)
+  where (r.tenant_id, r.run_id, r.attempt) in (select tenant_id, run_id, attempt from i)
+    and r.status = 'running' and r.lease_owner = $6
   order by r.run_id
   for no key update
 ), f as (

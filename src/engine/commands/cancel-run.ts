@@ -1,0 +1,47 @@
+// Cancels a run from outside: terminal at once, whatever its worker still does is refused by the fence.
+import type { Deps } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
+import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
+import { withdrawApprovals } from "../../approvals/approvals.js";
+import { getRun, hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead, type RunRow } from "../../runs/runs.js";
+import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
+import { endRuns } from "./end-runs.js";
+
+/**
+ * Ends the run if it is unfinished, or withdraws its open questions if it waits for answers. Cancelling a finished run
+ * changes nothing. Returns the run as it is afterwards. Throws `not_found`.
+ */
+export async function cancelRun(
+  deps: Deps,
+  cancel: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId; reason: string }>,
+): Promise<RunRow> {
+  const { run, ended } = await deps.db.tx(async (sql) => {
+    const thread = await lockThread(sql, cancel);
+    const found = thread && (await getRun(sql, cancel));
+    if (thread === undefined || found === undefined) {
+      throw new EngineError("not_found", `Run ${cancel.runId} not found on thread ${cancel.threadId}`);
+    }
+    await lockUnfinishedRuns(sql, cancel);
+    const endedIds = await endRuns(sql, { ...cancel, runIds: [cancel.runId] });
+    if (endedIds.length > 0) {
+      await makeNextHead(sql, cancel);
+      const busy = await hasUnfinishedRuns(sql, cancel);
+      await updateThreadStatus(sql, { ...cancel, status: busy ? "busy" : "idle" });
+    } else if (found.waitsFor === "approval" && thread.status === "interrupted") {
+      const withdrawn = await withdrawApprovals(sql, {
+        tenantId: cancel.tenantId,
+        threadId: cancel.threadId,
+        runId: cancel.runId,
+        reason: "run cancelled",
+      });
+      if (withdrawn > 0) await updateThreadStatus(sql, { ...cancel, status: "idle" });
+    }
+    return { run: (await getRun(sql, cancel)) ?? found, ended: endedIds };
+  });
+  for (const runId of ended) {
+    deps.notifier.notify("cancel", runId);
+    deps.notifier.notify("stream", runId);
+    deps.notifier.notify("runs");
+  }
+  return run;
+}

@@ -1,0 +1,190 @@
+// Accepts a run: thread, run, answered questions and event in one transaction, the wake-up after it.
+import type { Deps, Sql } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
+import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
+import type { MultitaskStrategy } from "../../core/run.js";
+import { decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
+import { appendEvent } from "../../runs/events.js";
+import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
+import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
+import { setTimer } from "../../schedule/timers.js";
+import { endRuns } from "./end-runs.js";
+import { decisionWord, encodeRequest, type RunConfig, type RunRequest } from "./request.js";
+import { resolveResume } from "./resolve-resume.js";
+
+export type CreateRunInput = Readonly<{
+  tenantId: TenantId;
+  /** Null: a stateless run, on a thread of its own that nobody sees. */
+  threadId: ThreadId | null;
+  assistant: Readonly<{
+    assistantId: AssistantId;
+    graphId: string;
+    config: RunConfig;
+    context: Readonly<Record<string, unknown>>;
+    metadata: Readonly<Record<string, unknown>>;
+  }>;
+  request: RunRequest;
+  metadata: Readonly<Record<string, unknown>>;
+  multitaskStrategy: MultitaskStrategy;
+  ifNotExists: "reject" | "create";
+  onCompletion: "delete" | "keep";
+  afterSeconds: number | null;
+  /** Who asks, for the record of decisions. */
+  createdBy: string;
+}>;
+
+/**
+ * Creates a run and returns it once it is durable.
+ * Throws `not_found` (no such thread), `thread_busy` (strategy reject), `not_pending` (a resume that answers nothing).
+ */
+export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunRow> {
+  const runId = deps.ids.next<RunId>();
+  const created = await deps.db.tx(async (sql) => {
+    const thread = await takeThread(deps, sql, input, runId);
+    const cancelled = await makeRoom(sql, input, thread);
+    const request = await answerOrSupersede(sql, input, thread, runId);
+    const run = await insert(deps, sql, { input, thread, runId, request, threadFree: cancelled.free });
+    return { run, cancelled: cancelled.runIds };
+  });
+  for (const cancelledId of created.cancelled) deps.notifier.notify("cancel", cancelledId);
+  for (const cancelledId of created.cancelled) deps.notifier.notify("stream", cancelledId);
+  deps.notifier.notify(input.afterSeconds === null ? "runs" : "timers");
+  return created.run;
+}
+
+async function takeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: RunId): Promise<LockedThread> {
+  const { tenantId } = input;
+  if (input.threadId === null) {
+    return ensureThread(sql, {
+      tenantId,
+      threadId: deps.ids.next<ThreadId>(),
+      ephemeral: input.onCompletion === "delete",
+    });
+  }
+  const key = { tenantId, threadId: input.threadId };
+  const thread =
+    input.ifNotExists === "create" ? await ensureThread(sql, { ...key, ephemeral: false }) : await lockThread(sql, key);
+  if (thread === undefined || thread.ephemeral) {
+    throw new EngineError("not_found", `Thread with ID ${input.threadId} not found`, { details: { run_id: runId } });
+  }
+  return thread;
+}
+
+/** Applies the multitask strategy. The thread is locked. */
+async function makeRoom(
+  sql: Sql,
+  input: CreateRunInput,
+  thread: LockedThread,
+): Promise<Readonly<{ free: boolean; runIds: readonly RunId[] }>> {
+  const unfinished = await lockUnfinishedRuns(sql, thread);
+  if (unfinished.length === 0) return { free: true, runIds: [] };
+  switch (input.multitaskStrategy) {
+    case "enqueue":
+      return { free: !unfinished.some((run) => run.head), runIds: [] };
+    case "reject":
+      throw new EngineError(
+        "thread_busy",
+        "Thread is already running a task. Wait for it to finish or choose a different multitask strategy.",
+      );
+    case "interrupt": {
+      const runIds = unfinished.filter((run) => run.kind === "run").map((run) => run.runId);
+      await endRuns(sql, { ...thread, runIds, reason: "superseded by a newer run" });
+      return { free: !unfinished.some((run) => run.head && run.kind === "edit"), runIds };
+    }
+    case "rollback":
+      throw new EngineError("not_implemented", "multitask_strategy rollback is not implemented yet");
+  }
+}
+
+/** A resume claims the questions it answers; anything else supersedes the open ones. */
+async function answerOrSupersede(
+  sql: Sql,
+  input: CreateRunInput,
+  thread: LockedThread,
+  runId: RunId,
+): Promise<RunRequest> {
+  const { request } = input;
+  if (request.command?.resume === undefined || request.command.resume === null) {
+    await withdrawApprovals(sql, { ...thread, reason: "superseded by a new run" });
+    return request;
+  }
+  const answers = await resolveResume(sql, {
+    ...thread,
+    resume: request.command.resume,
+    checkpoint: request.checkpoint,
+  });
+  const interruptIds = Object.keys(answers);
+  await decideApprovals(sql, {
+    ...thread,
+    interruptIds,
+    decidedBy: input.createdBy,
+    decidedRunId: runId,
+    decisions: interruptIds.map((id) => decisionWord(answers[id])),
+  });
+  // The answer belongs to the head that asks: a checkpoint named with it has done its duty.
+  return { ...request, command: { ...request.command, resume: answers }, checkpoint: null };
+}
+
+async function insert(
+  deps: Deps,
+  sql: Sql,
+  parts: Readonly<{
+    input: CreateRunInput;
+    thread: LockedThread;
+    runId: RunId;
+    request: RunRequest;
+    threadFree: boolean;
+  }>,
+): Promise<RunRow> {
+  const { input, thread, runId } = parts;
+  const delayed = input.afterSeconds !== null && input.afterSeconds > 0;
+  const metadata = { ...input.assistant.metadata, ...thread.metadata, ...input.metadata };
+  const run = await insertRun(sql, {
+    tenantId: input.tenantId,
+    runId,
+    threadId: thread.threadId,
+    assistantId: input.assistant.assistantId,
+    graphId: input.assistant.graphId,
+    priority: (parts.request.command?.resume ?? null) === null ? 0 : 1,
+    // A delayed run does not hold the thread: it joins the order when its time has come.
+    head: parts.threadFree && !delayed,
+    multitaskStrategy: input.multitaskStrategy,
+    metadata: { ...metadata, graph_id: input.assistant.graphId, assistant_id: input.assistant.assistantId },
+    request: encodeRequest(mergeRequest(parts.request, input, thread)),
+    delayMs: delayed ? (input.afterSeconds ?? 0) * 1_000 : null,
+  });
+  if (run.availableAt !== null) {
+    await setTimer(sql, {
+      tenantId: input.tenantId,
+      timerId: deps.ids.next(),
+      kind: "run.release",
+      refId: runId,
+      when: { at: run.availableAt },
+    });
+  }
+  await updateThreadStatus(sql, {
+    ...thread,
+    status: "busy",
+    metadata: { graph_id: input.assistant.graphId, assistant_id: input.assistant.assistantId },
+  });
+  await appendEvent(sql, run, { type: "run.created", attempt: 0, payload: { graph_id: run.graphId } });
+  return run;
+}
+
+/** Assistant, thread and run settings as the wire merges them: the later wins, `configurable` key by key. */
+function mergeRequest(request: RunRequest, input: CreateRunInput, thread: LockedThread): RunRequest {
+  const threadConfig = thread.config as RunConfig;
+  const layers = [input.assistant.config, threadConfig, request.config];
+  const configurable: Record<string, unknown> = Object.assign({}, ...layers.map((layer) => layer.configurable ?? {}));
+  const tags = request.config.tags ?? input.assistant.config.tags;
+  const limit = request.config.recursion_limit ?? input.assistant.config.recursion_limit;
+  return {
+    ...request,
+    config: {
+      ...(tags === undefined ? {} : { tags }),
+      ...(limit === undefined ? {} : { recursion_limit: limit }),
+      configurable,
+    },
+    context: { ...input.assistant.context, ...(request.context ?? {}) },
+  };
+}

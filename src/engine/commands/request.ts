@@ -1,0 +1,58 @@
+// What a client asked for, as a run keeps it: everything here is content and is stored as one body.
+
+/** A run request after the door parsed it; the names are the wire's. */
+export type RunRequest = Readonly<{
+  input: unknown;
+  command: RunCommand | null;
+  config: RunConfig;
+  context: Readonly<Record<string, unknown>> | null;
+  checkpoint: CheckpointRef | null;
+  interrupt_before: "*" | readonly string[] | null;
+  interrupt_after: "*" | readonly string[] | null;
+  stream_mode: readonly string[];
+  stream_subgraphs: boolean;
+}>;
+
+export type RunCommand = Readonly<{ resume?: unknown; update?: unknown; goto?: unknown }>;
+export type RunConfig = Readonly<{
+  tags?: readonly string[];
+  recursion_limit?: number;
+  configurable?: Readonly<Record<string, unknown>>;
+}>;
+export type CheckpointRef = Readonly<{
+  checkpoint_id?: string;
+  checkpoint_ns?: string;
+  checkpoint_map?: Readonly<Record<string, string>> | null;
+}>;
+
+const INTERRUPT_ID = /^[0-9a-f]{32}$/;
+
+/** The answers of a resume value that names its questions by interrupt id, or undefined when it is one plain value. */
+export function resumeMapOf(resume: unknown): Readonly<Record<string, unknown>> | undefined {
+  if (resume === null || typeof resume !== "object" || Array.isArray(resume)) return undefined;
+  const ids = Object.keys(resume);
+  return ids.length > 0 && ids.every((id) => INTERRUPT_ID.test(id)) ? (resume as Record<string, unknown>) : undefined;
+}
+
+const PLAIN_DECISIONS = new Set(["yes", "no", "approve", "reject", "edit", "accept", "ignore", "response", "respond"]);
+
+/** What was decided, in words that hold no content: decision types, booleans, the usual words; else null. */
+export function decisionWord(answer: unknown): string | null {
+  if (typeof answer === "boolean") return String(answer);
+  if (typeof answer === "string") return PLAIN_DECISIONS.has(answer.toLowerCase()) ? answer.toLowerCase() : null;
+  if (answer === null || typeof answer !== "object") return null;
+  const { decisions, type } = answer as { decisions?: unknown; type?: unknown };
+  if (typeof type === "string") return decisionWord(type);
+  if (!Array.isArray(decisions)) return null;
+  const words = decisions.map((d) => decisionWord(d));
+  return words.every((w) => w !== null) ? words.join(", ") : null;
+}
+
+export function encodeRequest(request: RunRequest): Buffer {
+  return Buffer.from(JSON.stringify(request), "utf8");
+}
+
+/** The request as it was stored; only ever read back from what `encodeRequest` wrote. */
+export function decodeRequest(json: unknown): RunRequest {
+  return json as RunRequest;
+}

@@ -1,0 +1,155 @@
+// Ends an attempt: run, thread, questions, timers, last stream events and log are true together or not at all.
+import type { Lease } from "../../core/clock.js";
+import type { Deps, Sql } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
+import type { Outcome, RunError, ThreadStatus } from "../../core/run.js";
+import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
+import { appendEvent } from "../../runs/events.js";
+import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
+import { endAttempt, handBack } from "../../runs/settle.js";
+import { insertStreamChunks, type StreamLine } from "../../runs/stream-chunks.js";
+import { lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
+import { setTimer } from "../../schedule/timers.js";
+
+/** How long a stateless run's result can still be fetched after it ended. */
+const EPHEMERAL_KEEP_MS = 300_000;
+
+export type SettleOptions = Readonly<{
+  /** Stream events that must not be seen before the settled state: questions and errors. */
+  finalChunks: readonly StreamLine[];
+  moveAfterMs: number;
+  /** At most 200 characters of an error for lists, or null when previews are off. */
+  preview: (error: RunError) => string | null;
+}>;
+
+/** Writes the outcome. Throws `lease_lost` when another attempt owns the run; nothing is written then. */
+export async function settleRun(deps: Deps, lease: Lease, outcome: Outcome, options: SettleOptions): Promise<void> {
+  const freed = await deps.db.tx(async (sql) => {
+    const thread = await lockThread(sql, lease);
+    if (thread === undefined) throw leaseLost(lease);
+    const unfinished = await lockUnfinishedRuns(sql, lease);
+    if (options.finalChunks.length > 0) await insertStreamChunks(sql, lease, options.finalChunks);
+    if (!(await writeOutcome(sql, lease, outcome, options))) throw leaseLost(lease);
+    await appendEvent(sql, lease, settledEvent(lease, outcome));
+    if (outcome.kind === "released") return true;
+    await setTimers(deps, sql, lease, outcome, thread, options.moveAfterMs);
+    if (outcome.kind === "sleeping") {
+      await updateThreadStatus(sql, { ...lease, status: "busy", stateChanged: true });
+      return false;
+    }
+    const others = unfinished.filter((run) => run.runId !== lease.runId);
+    await settleApprovals(deps, sql, lease, outcome, others);
+    const next = await makeNextHead(sql, lease);
+    const status: ThreadStatus = others.length > 0 ? "busy" : threadStatusAfter(outcome);
+    await updateThreadStatus(sql, { ...lease, status, stateChanged: true });
+    return next;
+  });
+  if (freed) deps.notifier.notify("runs");
+  deps.notifier.notify("stream", lease.runId);
+  if (outcome.kind === "sleeping") deps.notifier.notify("timers");
+}
+
+async function writeOutcome(sql: Sql, lease: Lease, outcome: Outcome, options: SettleOptions): Promise<boolean> {
+  const ending = {
+    waitsFor: null,
+    resultCheckpointId: outcome.kind === "released" ? null : outcome.checkpointId,
+    errorCode: null,
+    errorType: null,
+    errorPreview: null,
+    error: null,
+  };
+  switch (outcome.kind) {
+    case "released":
+      return handBack(sql, lease, null);
+    case "sleeping":
+      return handBack(sql, lease, outcome.until);
+    case "success":
+      return endAttempt(sql, lease, { ...ending, status: "success" });
+    case "interrupted":
+      return endAttempt(sql, lease, {
+        ...ending,
+        status: "interrupted",
+        waitsFor: outcome.interrupts.length > 0 ? "approval" : null,
+      });
+    case "error":
+      return endAttempt(sql, lease, {
+        ...ending,
+        status: "error",
+        errorCode: outcome.error.code,
+        errorType: outcome.error.type,
+        errorPreview: options.preview(outcome.error),
+        error: Buffer.from(JSON.stringify(outcome.error), "utf8"),
+      });
+  }
+}
+
+async function settleApprovals(
+  deps: Deps,
+  sql: Sql,
+  lease: Lease,
+  outcome: Exclude<Outcome, { kind: "released" | "sleeping" }>,
+  others: readonly Readonly<{ runId: Lease["runId"] }>[],
+): Promise<void> {
+  const interrupts = outcome.kind === "interrupted" ? outcome.interrupts : [];
+  await withdrawApprovals(sql, {
+    tenantId: lease.tenantId,
+    threadId: lease.threadId,
+    reason: "the thread moved on",
+    except: interrupts.map((i) => i.interruptId),
+  });
+  if (outcome.kind !== "interrupted" || interrupts.length === 0) return;
+  const asked = await askApprovals(sql, {
+    ...lease,
+    checkpointId: outcome.checkpointId,
+    questions: interrupts.map((i) => ({ approvalId: deps.ids.next(), interruptId: i.interruptId, node: i.node })),
+    answering: others.map((run) => run.runId),
+  });
+  if (asked === 0) return;
+  await appendEvent(sql, lease, {
+    type: "approval.asked",
+    attempt: lease.attempt,
+    payload: { interrupt_ids: interrupts.map((i) => i.interruptId) },
+  });
+}
+
+async function setTimers(
+  deps: Deps,
+  sql: Sql,
+  lease: Lease,
+  outcome: Outcome,
+  thread: LockedThread,
+  moveAfterMs: number,
+): Promise<void> {
+  const timer = (
+    kind: "run.release" | "thread.delete" | "move",
+    refId: string,
+    when: { at: Date } | { afterMs: number },
+  ) => setTimer(sql, { tenantId: lease.tenantId, timerId: deps.ids.next(), kind, refId, when });
+  await timer("move", lease.threadId, { afterMs: moveAfterMs });
+  if (outcome.kind === "sleeping") await timer("run.release", lease.runId, { at: outcome.until });
+  else if (thread.ephemeral) await timer("thread.delete", lease.threadId, { afterMs: EPHEMERAL_KEEP_MS });
+}
+
+function threadStatusAfter(outcome: Outcome): ThreadStatus {
+  if (outcome.kind === "interrupted") return "interrupted";
+  return outcome.kind === "error" ? "error" : "idle";
+}
+
+function settledEvent(lease: Lease, outcome: Outcome) {
+  const type =
+    outcome.kind === "released" ? "run.released" : outcome.kind === "sleeping" ? "run.sleeping" : "run.settled";
+  return {
+    type,
+    attempt: lease.attempt,
+    payload: {
+      outcome: outcome.kind,
+      ...(outcome.kind === "error" ? { code: outcome.error.code, type: outcome.error.type } : {}),
+    },
+  } as const;
+}
+
+export function leaseLost(lease: Lease): EngineError {
+  return new EngineError("lease_lost", `Attempt ${lease.attempt} of run ${lease.runId} lost its lease; it stops here`, {
+    details: { run_id: lease.runId, attempt: lease.attempt },
+  });
+}

@@ -1,0 +1,59 @@
+// Taking a thread and changing its status: what every command that touches a thread's runs does first and last.
+import type { Sql } from "../core/deps.js";
+import type { TenantId, ThreadId } from "../core/ids.js";
+import type { ThreadStatus } from "../core/run.js";
+
+export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
+export type LockedThread = ThreadKey &
+  Readonly<{
+    status: ThreadStatus;
+    ephemeral: boolean;
+    metadata: Readonly<Record<string, unknown>>;
+    config: Readonly<Record<string, unknown>>;
+  }>;
+
+/** Locks the thread row until the transaction ends. A statement of its own: inside a larger one heads get lost (measured). */
+export async function lockThread(sql: Sql, key: ThreadKey): Promise<LockedThread | undefined> {
+  const { rows } = await sql.query<LockedThread>(
+    `select tenant_id as "tenantId", thread_id as "threadId", status, ephemeral, metadata, config
+    from threads
+    where tenant_id = $1 and thread_id = $2
+    for no key update`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0];
+}
+
+/** Creates the thread unless it exists, then locks it. */
+export async function ensureThread(
+  sql: Sql,
+  thread: ThreadKey & Readonly<{ ephemeral: boolean }>,
+): Promise<LockedThread> {
+  await sql.query(`insert into threads (tenant_id, thread_id, ephemeral) values ($1, $2, $3) on conflict do nothing`, [
+    thread.tenantId,
+    thread.threadId,
+    thread.ephemeral,
+  ]);
+  return (await lockThread(sql, thread)) as LockedThread;
+}
+
+/** Sets the status, merges `metadata` in, and notes that the state changed when it did. The thread must be locked. */
+export async function updateThreadStatus(
+  sql: Sql,
+  change: ThreadKey &
+    Readonly<{ status: ThreadStatus; metadata?: Readonly<Record<string, unknown>>; stateChanged?: boolean }>,
+): Promise<void> {
+  await sql.query(
+    `update threads
+    set status = $3, metadata = metadata || $4::jsonb, updated_at = clock_timestamp(),
+      state_updated_at = case when $5 then clock_timestamp() else state_updated_at end
+    where tenant_id = $1 and thread_id = $2`,
+    [
+      change.tenantId,
+      change.threadId,
+      change.status,
+      JSON.stringify(change.metadata ?? {}),
+      change.stateChanged ?? false,
+    ],
+  );
+}

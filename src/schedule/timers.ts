@@ -1,0 +1,136 @@
+// The scheduler table: what must happen at a time is one row. Due rows are claimed and turned into their effect in one transaction.
+import type { Sql } from "../core/deps.js";
+import type { TenantId, TimerId } from "../core/ids.js";
+
+/** `run.release`: a delayed or sleeping run may go on. `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. */
+export type TimerKind = "run.release" | "thread.delete" | "move";
+
+export type TimerRow = Readonly<{
+  tenantId: TenantId;
+  timerId: TimerId;
+  kind: TimerKind;
+  refId: string;
+  status: "due" | "fired" | "cancelled";
+  dueAt: Date;
+  attempts: number;
+  lastError: string | null;
+  createdAt: Date;
+}>;
+
+const COLUMNS = `
+  tenant_id as "tenantId", timer_id as "timerId", kind, ref_id as "refId", status, due_at as "dueAt",
+  attempts, last_error as "lastError", created_at as "createdAt"`;
+
+export type TimerRef = Readonly<{ tenantId: TenantId; kind: TimerKind; refId: string }>;
+type When = Readonly<{ at: Date } | { afterMs: number }>;
+
+/** Sets the one due timer of (kind, ref): new, or moved to the earlier of the two instants. */
+export async function setTimer(sql: Sql, timer: TimerRef & Readonly<{ timerId: TimerId; when: When }>): Promise<void> {
+  await sql.query(
+    `insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+    values ($1, $2, $3, $4, coalesce($5::timestamptz, clock_timestamp() + $6::float8 * interval '1 ms'))
+    on conflict (tenant_id, kind, ref_id) where status = 'due'
+    do update set due_at = least(timers.due_at, excluded.due_at), updated_at = clock_timestamp()`,
+    [
+      timer.tenantId,
+      timer.timerId,
+      timer.kind,
+      timer.refId,
+      "at" in timer.when ? timer.when.at : null,
+      "at" in timer.when ? null : timer.when.afterMs,
+    ],
+  );
+}
+
+export async function cancelTimers(
+  sql: Sql,
+  cancel: Readonly<{ tenantId: TenantId; kinds: readonly TimerKind[]; refIds: readonly string[] }>,
+): Promise<number> {
+  const { rowCount } = await sql.query(
+    `update timers
+    set status = 'cancelled', updated_at = clock_timestamp()
+    where tenant_id = $1 and kind = any($2::text[]) and ref_id = any($3::uuid[]) and status = 'due'`,
+    [cancel.tenantId, cancel.kinds, cancel.refIds],
+  );
+  return rowCount;
+}
+
+/** Locks the due timers of these kinds, oldest first; those another scheduler holds are passed over. */
+export async function claimDueTimers(
+  sql: Sql,
+  claim: Readonly<{ kinds: readonly TimerKind[]; limit: number }>,
+): Promise<TimerRow[]> {
+  const { rows } = await sql.query<TimerRow>(
+    `select ${COLUMNS}
+    from timers
+    where status = 'due' and due_at <= clock_timestamp() and kind = any($1::text[])
+    order by due_at, timer_id
+    limit $2
+    for update skip locked`,
+    [claim.kinds, claim.limit],
+  );
+  return rows;
+}
+
+type TimerKey = Readonly<{ tenantId: TenantId; timerId: TimerId }>;
+
+/** Marks a claimed timer as fired. */
+export async function finishTimer(sql: Sql, key: TimerKey): Promise<void> {
+  await sql.query(
+    `update timers
+    set status = 'fired', attempts = attempts + 1, updated_at = clock_timestamp()
+    where tenant_id = $1 and timer_id = $2 and status = 'due'`,
+    [key.tenantId, key.timerId],
+  );
+}
+
+/** Puts a timer off: its effect failed (`error` is a code), or is being worked on until then. */
+export async function postponeTimer(
+  sql: Sql,
+  timer: TimerKey & Readonly<{ afterMs: number; error?: string }>,
+): Promise<void> {
+  await sql.query(
+    `update timers
+    set due_at = clock_timestamp() + $3::float8 * interval '1 ms', attempts = attempts + 1,
+      last_error = $4, updated_at = clock_timestamp()
+    where tenant_id = $1 and timer_id = $2 and status = 'due'`,
+    [timer.tenantId, timer.timerId, timer.afterMs, timer.error ?? null],
+  );
+}
+
+/** How long until the next timer of these kinds is due, in ms; null when there is none. Negative when overdue. */
+export async function nextDueInMs(sql: Sql, kinds: readonly TimerKind[]): Promise<number | null> {
+  const { rows } = await sql.query<{ ms: number | null }>(
+    `select extract(epoch from min(due_at) - clock_timestamp())::float8 * 1000 as ms
+    from timers
+    where status = 'due' and kind = any($1::text[])`,
+    [kinds],
+  );
+  return rows[0]?.ms ?? null;
+}
+
+/** Timers for people: soonest first. */
+export async function listTimers(
+  sql: Sql,
+  filter: Readonly<{ tenantId: TenantId; status?: TimerRow["status"]; limit: number; offset: number }>,
+): Promise<TimerRow[]> {
+  const { rows } = await sql.query<TimerRow>(
+    `select ${COLUMNS}
+    from timers
+    where tenant_id = $1 and ($2::text is null or status = $2)
+    order by due_at, timer_id
+    limit $3 offset $4`,
+    [filter.tenantId, filter.status ?? null, filter.limit, filter.offset],
+  );
+  return rows;
+}
+
+/** Removes what fired or was cancelled longer ago than `olderThanMs`. */
+export async function deleteOldTimers(sql: Sql, olderThanMs: number): Promise<number> {
+  const { rowCount } = await sql.query(
+    `delete from timers
+    where status <> 'due' and updated_at < clock_timestamp() - $1::float8 * interval '1 ms'`,
+    [olderThanMs],
+  );
+  return rowCount;
+}
