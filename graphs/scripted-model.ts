@@ -55,9 +55,7 @@ export class ScriptedModel extends BaseChatModel {
     const turn = conversation.length;
     const pauseMs = Number(process.env["SCRIPT_WORD_MS"] ?? 10);
     const words = reply.text.split(/(?<=\s)/);
-    await logged(`${this.label} model, turn ${turn}`, async () =>
-      sleep(pauseMs, undefined, { signal: options.signal }),
-    );
+    const answered = logCall(`${this.label} model, turn ${turn}`);
     for (const word of words) {
       await sleep(pauseMs, undefined, { signal: options.signal });
       const chunk = textChunk(word);
