@@ -1,0 +1,173 @@
+// NOTIFY and LISTEN, one channel, ids only. They only make things faster: whoever listens polls as well, so every
+// failure here costs time and nothing else.
+import { randomUUID } from "node:crypto";
+import pg from "pg";
+import type { Clock } from "../core/clock.js";
+import type { Db, Log, Notifier, Topic } from "../core/deps.js";
+import { backoffMs } from "../core/retry.js";
+import { clientConfig, probe, refusesOptions, type SessionOptions } from "./session.js";
+
+const CHANNEL = "perdure";
+const COALESCE_MS = 8;
+const PING_MS = 20_000;
+const PING_TIMEOUT_MS = 5_000;
+/** Postgres takes less than 8000 bytes in a payload. */
+const PAYLOAD_BYTES = 7_900;
+
+export type NotifierOptions = Readonly<{
+  db: Db;
+  /** A direct connection; null when there is none, and then only this process hears its notifications. */
+  listenUrl: string | null;
+  log: Log;
+  clock: Clock;
+  random: () => number;
+}>;
+
+type OnNotify = (id: string | undefined) => void;
+
+/** A notifier that starts to LISTEN with its first listener. */
+export function createNotifier(options: NotifierOptions): Notifier & { close(): Promise<void> } {
+  const listeners = new Map<Topic, Set<OnNotify>>();
+  // Told at once here; our own notifications are known by it when Postgres brings them back.
+  const origin = randomUUID();
+  const stop = new AbortController();
+  const tell = (entries: readonly string[]): void => {
+    for (const entry of entries) {
+      const [topic, id] = entry.split(":");
+      for (const onNotify of listeners.get(topic as Topic) ?? []) call(onNotify, id, options.log);
+    }
+  };
+  const sender = createSender(options, origin, tell);
+  let listening: Promise<void> | undefined;
+
+  return {
+    notify: (topic, id) => sender.add(id === undefined ? topic : `${topic}:${id}`),
+    listen(topic, onNotify) {
+      const ofTopic = listeners.get(topic) ?? new Set();
+      listeners.set(topic, ofTopic.add(onNotify));
+      listening ??= keepListening(options, stop.signal, {
+        heard: (payload) => {
+          const [from, ...entries] = payload.split(" ");
+          if (from !== origin) tell(entries);
+        },
+        mayHaveMissed: () => tell([...listeners.keys()]),
+      });
+      return () => void ofTopic.delete(onNotify);
+    },
+    async close() {
+      stop.abort();
+      await Promise.all([listening, sender.flushed()]);
+    },
+  };
+}
+
+function call(onNotify: OnNotify, id: string | undefined, log: Log): void {
+  try {
+    onNotify(id);
+  } catch (error) {
+    log.error({ type: (error as Error).name }, "a listener threw on a notification");
+  }
+}
+
+/** Collects entries for some milliseconds, while a send is on its way for as long as that takes, and sends them as one. */
+function createSender({ db, log, clock }: NotifierOptions, origin: string, tell: (entries: string[]) => void) {
+  let pending = new Set<string>();
+  let sending: Promise<void> | undefined;
+
+  async function send(): Promise<void> {
+    while (pending.size > 0) {
+      await clock.sleep(COALESCE_MS);
+      const entries = [...pending];
+      pending = new Set();
+      tell(entries);
+      try {
+        await db.query(`select pg_notify('${CHANNEL}', payload) from unnest($1::text[]) as payload`, [
+          payloads(origin, entries),
+        ]);
+      } catch (error) {
+        log.debug(
+          { code: (error as { code?: string }).code },
+          "a notification was not sent; pollers will find the work",
+        );
+      }
+    }
+    sending = undefined;
+  }
+  return {
+    add(entry: string): void {
+      pending.add(entry);
+      sending ??= send();
+    },
+    flushed: () => sending ?? Promise.resolve(),
+  };
+}
+
+function payloads(origin: string, entries: readonly string[]): string[] {
+  const result: string[] = [];
+  let payload = origin;
+  for (const entry of entries) {
+    if (payload.length + 1 + entry.length > PAYLOAD_BYTES) {
+      result.push(payload);
+      payload = origin;
+    }
+    payload += ` ${entry}`;
+  }
+  return [...result, payload];
+}
+
+type Ears = Readonly<{ heard(payload: string): void; mayHaveMissed(): void }>;
+
+/** Keeps one connection listening until the signal aborts, or until it finds that it can't work here. */
+async function keepListening(options: NotifierOptions, signal: AbortSignal, ears: Ears): Promise<void> {
+  const { listenUrl, log, clock, random } = options;
+  if (listenUrl === null) return;
+  const session = { url: listenUrl, applicationName: "perdure listen", statementTimeoutMs: PING_TIMEOUT_MS };
+  for (let failures = 1; !signal.aborted; failures++) {
+    try {
+      await listenOnce(session, clock, signal, {
+        ...ears,
+        mayHaveMissed() {
+          failures = 0;
+          ears.mayHaveMissed();
+        },
+      });
+      if (signal.aborted) return;
+    } catch (error) {
+      if (error instanceof BehindPooler || refusesOptions(error)) {
+        log.warn(
+          {},
+          "LISTEN does not work through a transaction pooler: set PERDURE_LISTEN_URL to a direct connection",
+        );
+        return;
+      }
+      log.debug({ code: (error as { code?: string }).code, failures }, "the listening connection failed");
+    }
+    await clock.sleep(backoffMs(Math.max(1, failures), random()), signal);
+  }
+}
+
+class BehindPooler extends Error {}
+
+/** Returns when the connection has ended. A ping finds out about one that the network swallowed. */
+async function listenOnce(session: SessionOptions, clock: Clock, signal: AbortSignal, ears: Ears): Promise<void> {
+  const client = new pg.Client(clientConfig(session, { withSettings: true }));
+  const ended = new AbortController();
+  const end = (): void => ended.abort();
+  client.on("error", end);
+  client.on("end", end);
+  client.on("notification", ({ payload }) => ears.heard(payload ?? ""));
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    await client.connect();
+    if ((await probe(client)) === "transaction") throw new BehindPooler();
+    await client.query(`listen ${CHANNEL}`);
+    ears.mayHaveMissed();
+    while (!ended.signal.aborted) {
+      await clock.sleep(PING_MS, ended.signal);
+      if (!ended.signal.aborted) await client.query("select 1");
+    }
+  } finally {
+    signal.removeEventListener("abort", end);
+    await client.end().catch(() => undefined);
+  }
+}
