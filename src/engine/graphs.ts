@@ -86,7 +86,7 @@ function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
   return {
     ids,
     has: (graphId) => entries.has(graphId),
-    get: (graphId, config = {}) => made(graphId, find(graphId).make, config),
+    get: async (graphId, config = {}) => made(graphId, find(graphId).make, config),
     version: (graphId) => find(graphId).version,
     description: (graphId) => find(graphId).description,
     files: [...new Set([...entries.values()].flatMap((entry) => entry.files))],
@@ -99,19 +99,24 @@ const WANTED =
 async function load(source: GraphSource): Promise<Entry> {
   const where = `graph "${source.id}" (${source.file}, export "${source.exportName}")`;
   const module = await importGraphModule(source.file, where);
-  const value = await exportOf(module, source.exportName, where);
-  const make = asFactory(value);
+  const value = exportOf(module, source.exportName, where);
+  let make: Factory | null;
+  try {
+    // A graph that takes awaiting to make may be exported as its promise.
+    make = asFactory(await Promise.resolve(value));
+  } catch (cause) {
+    throw new EngineError("graph_invalid", `${where} can't be compiled: ${causeText(cause)}`, { cause });
+  }
   if (make === null) throw new EngineError("graph_invalid", `${where} is ${describe(value)}; ${WANTED}`);
   const sources = await sourcesOf(source.file);
   return { make, version: hash(sources), description: source.description, files: sources.map(({ file }) => file) };
 }
 
-async function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): Promise<unknown> {
+function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
   // A CommonJS module's exports are all under "default" when it is imported.
   const commonjs = module.default as Readonly<Record<string, unknown>> | null | undefined;
   const value = module[name] ?? (typeof commonjs === "object" ? commonjs?.[name] : undefined);
-  // A graph that takes awaiting to make is exported as its promise.
-  if (value !== undefined) return Promise.resolve(value);
+  if (value !== undefined) return value;
   const names = Object.keys(module).filter((key) => key !== "default" || name === "default");
   const there = names.length === 0 ? "the file exports nothing" : `the file exports ${names.sort().join(", ")}`;
   throw new EngineError("graph_invalid", `${where} does not exist; ${there}`);

@@ -22,7 +22,14 @@ export function openStore(url: string, options: StoreOptions = {}): GraphStore {
     ...(options.ttl ? { ttl: ttlConfig(options.ttl) } : {}),
   });
   surviveLostConnections(store, options.log);
-  return { store, close: () => store.stop() };
+  const sweep = options.ttl ? sweepExpired(store, options.ttl.sweepIntervalMinutes ?? 60, options.log) : undefined;
+  return {
+    store,
+    close: async () => {
+      clearInterval(sweep);
+      await store.stop();
+    },
+  };
 }
 
 /** Makes the store's schema and tables, or brings them up to date. */
@@ -48,10 +55,19 @@ function surviveLostConnections(store: PostgresStore, log: Log | undefined): voi
   });
 }
 
-function ttlConfig(ttl: StoreTtl): { defaultTtl?: number; refreshOnRead?: boolean; sweepIntervalMinutes?: number } {
+// LangGraph's own sweeper only starts with its setup, which is `migrate`'s here.
+function sweepExpired(store: PostgresStore, minutes: number, log: Log | undefined): NodeJS.Timeout {
+  const sweep = () => {
+    store.sweepExpiredItems().catch((error: unknown) => {
+      log?.warn({ code: String((error as { code?: unknown }).code ?? "") }, "expired store items could not be deleted");
+    });
+  };
+  return setInterval(sweep, minutes * 60_000).unref();
+}
+
+function ttlConfig(ttl: StoreTtl): { defaultTtl?: number; refreshOnRead?: boolean } {
   return {
     ...(ttl.defaultTtl === undefined ? {} : { defaultTtl: ttl.defaultTtl }),
     ...(ttl.refreshOnRead === undefined ? {} : { refreshOnRead: ttl.refreshOnRead }),
-    ...(ttl.sweepIntervalMinutes === undefined ? {} : { sweepIntervalMinutes: ttl.sweepIntervalMinutes }),
   };
 }

@@ -1,0 +1,189 @@
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Annotation, entrypoint, StateGraph } from "@langchain/langgraph";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { graphsFrom, loadGraphs } from "../../src/engine/graphs.js";
+import { readProject } from "../../src/engine/langgraph-json.js";
+
+let dir: string;
+beforeAll(async () => {
+  dir = await mkdtemp(path.join(tmpdir(), "perdure-graphs-"));
+  await symlink(path.resolve("node_modules"), path.join(dir, "node_modules"));
+  await writeFile(path.join(dir, "package.json"), `{"type":"module"}`);
+});
+afterAll(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** Writes files and reads the langgraph.json among them. */
+async function project(files: Readonly<Record<string, string | object>>) {
+  const folder = await mkdtemp(path.join(dir, "p-"));
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(path.dirname(path.join(folder, name)), { recursive: true });
+    await writeFile(path.join(folder, name), typeof content === "string" ? content : JSON.stringify(content));
+  }
+  return path.join(folder, "langgraph.json");
+}
+
+const GRAPH = `import { Annotation, StateGraph } from "@langchain/langgraph";
+const State = Annotation.Root({ n: Annotation<number> });
+export const builder = new StateGraph(State).addNode("one", () => ({ n: 1 })).addEdge("__start__", "one");
+export const graph = builder.compile();
+export default graph;
+`;
+
+describe("graphs from files", () => {
+  it("may be compiled, uncompiled, the default export, a factory or a promise", async () => {
+    const config = await project({
+      "langgraph.json": {
+        graphs: {
+          compiled: "./g.ts:graph",
+          builder: { path: "./g.ts:builder", description: "Counts." },
+          plain: "./g.ts",
+          factory: "./f.ts:make",
+          promised: "./f.ts:promised",
+        },
+      },
+      "g.ts": GRAPH,
+      "f.ts": `import { graph, builder } from "./g.js";
+export const make = async (config: { configurable?: { kind?: string } }) => config.configurable?.kind === "raw" ? builder : graph;
+export const promised = Promise.resolve(graph);`,
+    });
+    const graphs = await loadGraphs((await readProject(config)).graphs);
+    expect(graphs.ids).toEqual(["compiled", "builder", "plain", "factory", "promised"]);
+    expect(graphs.description("builder")).toBe("Counts.");
+    for (const id of graphs.ids) {
+      const graph = await graphs.get(id, { configurable: { kind: "raw" } });
+      expect(await graph.invoke({ n: 0 })).toEqual({ n: 1 });
+    }
+  });
+
+  it("have a version that follows the graph's own source, helpers included", async () => {
+    const files = {
+      "langgraph.json": { graphs: { agent: "./g.ts:graph" } },
+      "g.ts": `${GRAPH}import "./lib/helper.js";`,
+      "lib/helper.ts": "export const helper = 1;",
+    };
+    const load = async (changed: object) =>
+      loadGraphs((await readProject(await project({ ...files, ...changed }))).graphs);
+    const [same, again, other] = [
+      await load({}),
+      await load({}),
+      await load({ "lib/helper.ts": "export const helper = 2;" }),
+    ];
+    expect(again.version("agent")).toBe(same.version("agent"));
+    expect(other.version("agent")).not.toBe(same.version("agent"));
+    expect(same.files.map((file) => path.basename(file)).sort()).toEqual(["g.ts", "helper.ts"]);
+  });
+
+  it("that can't be used are all named at once, with file, export and cause", async () => {
+    const config = await project({
+      "langgraph.json": {
+        graphs: {
+          missing: "./nowhere.ts:graph",
+          throws: "./throws.ts:graph",
+          syntax: "./syntax.ts:graph",
+          unexported: "./g.ts:grpah",
+          wrong: "./wrong.ts:value",
+          good: "./g.ts:graph",
+        },
+      },
+      "g.ts": GRAPH,
+      "throws.ts": `const key: string | undefined = undefined;\nif (!key) throw new TypeError("no API key");\nexport {};`,
+      "syntax.ts": "export const graph = {;",
+      "wrong.ts": "export const value = { a: 1 };",
+    });
+    const error = await loadGraphs((await readProject(config)).graphs).then(
+      () => null,
+      (caught: unknown) => caught as { code: string; message: string },
+    );
+    expect(error?.code).toBe("graph_invalid");
+    const lines = error?.message.split("\n") ?? [];
+    expect(lines).toHaveLength(5);
+    expect(lines[0]).toMatch(
+      /^graph "missing" \(.*nowhere\.ts, export "graph"\) can't be loaded: there is no such file$/,
+    );
+    expect(lines[1]).toMatch(/^graph "throws" .* threw on import: TypeError: no API key \(line 2\)$/);
+    expect(lines[2]).toMatch(/^graph "syntax" .* threw on import: /);
+    expect(lines[3]).toMatch(/^graph "unexported" .* does not exist; the file exports builder, graph$/);
+    expect(lines[4]).toMatch(/^graph "wrong" .* is a plain object; export a compiled graph/);
+  });
+});
+
+describe("graphs in process", () => {
+  const State = Annotation.Root({ n: Annotation<number> });
+  const builder = new StateGraph(State).addNode("one", () => ({ n: 1 })).addEdge("__start__", "one");
+
+  it("take the same shapes, entrypoints and agents too", async () => {
+    const graphs = graphsFrom({
+      builder,
+      entry: entrypoint("entry", (input: { n: number }) => Promise.resolve({ n: input.n + 1 })),
+      agent: { graph: builder.compile() },
+    });
+    expect(await (await graphs.get("entry")).invoke({ n: 1 })).toEqual({ n: 2 });
+    expect(await (await graphs.get("agent")).invoke({ n: 0 })).toEqual({ n: 1 });
+  });
+
+  it("are asked for by an id that exists, and the error says which is near", async () => {
+    const graphs = graphsFrom({ support: builder });
+    await expect(graphs.get("suport")).rejects.toThrow('Graph "suport" not found; did you mean "support"?');
+    expect(() => graphsFrom({ broken: 7 })).toThrow('graph "broken" is a number');
+  });
+
+  it("name the graph whose factory throws or returns something else", async () => {
+    const graphs = graphsFrom({
+      throws: () => {
+        throw new Error("no model");
+      },
+      other: () => 7,
+    });
+    await expect(graphs.get("throws")).rejects.toThrow('the factory of graph "throws" threw Error: no model');
+    await expect(graphs.get("other")).rejects.toThrow('the factory of graph "other" returned a number');
+  });
+});
+
+describe("langgraph.json", () => {
+  it("reads env from a file, an object or a list", async () => {
+    const graphs = { agent: "./g.ts:graph" };
+    const fromFile = await readProject(
+      await project({ "langgraph.json": { graphs, env: ".env" }, ".env": "A=1\nB='2 3'" }),
+    );
+    expect(fromFile.env).toEqual({ A: "1", B: "2 3" });
+    const fromObject = await readProject(await project({ "langgraph.json": { graphs, env: { A: "1" } } }));
+    expect(fromObject.env).toEqual({ A: "1" });
+    const fromList = await readProject(await project({ "langgraph.json": { graphs, env: ["A=1", "HOME"] } }));
+    expect(fromList.env).toEqual({ A: "1" });
+  });
+
+  it.each([
+    ["{", "is not JSON"],
+    [{}, '"graphs"'],
+    [{ graphs: {} }, '"graphs" is empty'],
+    [{ graphs: { a: "./a.py:graph" } }, 'graph "a": ./a.py:graph is Python'],
+    [{ graphs: { a: "./a.ts:graph" }, env: ".env.missing" }, ".env.missing, which can't be read (ENOENT)"],
+    [{ graphs: { a: "./a.ts:graph" }, perdure: { concurency: 3 } }, 'did you mean "perdure.concurrency"?'],
+    [{ graphs: { a: "./a.ts:graph" }, perdure: { concurrency: 0 } }, '"perdure.concurrency"'],
+  ])("refuses %j saying what is wrong", async (content, message) => {
+    const file = await project({ "langgraph.json": content });
+    await expect(readProject(file)).rejects.toThrow(message);
+  });
+
+  it("warns of what has no effect and leaves other tools' keys alone", async () => {
+    const file = await project({
+      "langgraph.json": {
+        $schema: "https://langgra.ph/schema.json",
+        graphs: { a: "./a.ts:graph" },
+        dockerfile_lines: [],
+        ui: { card: "./ui.tsx" },
+        enviroment: {},
+        node_version: "99",
+      },
+    });
+    const { warnings } = await readProject(file);
+    expect(warnings.join("\n")).toContain('"enviroment" is not known and has no effect');
+    expect(warnings.join("\n")).toContain('"ui" has no effect in this version');
+    expect(warnings.join("\n")).toContain('"node_version" asks for Node 99');
+    expect(warnings).toHaveLength(3);
+  });
+});
