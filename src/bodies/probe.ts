@@ -24,9 +24,12 @@ export async function probeStore(store: ProbedStore): Promise<void> {
     const listed: string[] = [];
     for await (const found of store.list(key)) listed.push(found);
     if (!listed.includes(key)) throw refuse("a new object is not listed");
-  } finally {
-    await store.delete([key]);
+  } catch (error) {
+    // What failed first is what to report.
+    await store.delete([key]).catch(() => {});
+    throw error;
   }
+  await store.delete([key]);
   const gone = await store.read(key).then(
     () => false,
     (error: unknown) => isEngineError(error, "body_missing") || Promise.reject(error),
