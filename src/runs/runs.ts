@@ -223,6 +223,15 @@ export async function makeNextHead(
   return rows[0]?.found ?? false;
 }
 
+/** The thread a run (or edit) belongs to. */
+export async function runThread(sql: Sql, key: RunKey): Promise<ThreadId | undefined> {
+  const { rows } = await sql.query<{ threadId: ThreadId }>(
+    `select thread_id as "threadId" from runs where tenant_id = $1 and run_id = $2`,
+    [key.tenantId, key.runId],
+  );
+  return rows[0]?.threadId;
+}
+
 /** Whether anything of the thread is still to be done. */
 export async function hasUnfinishedRuns(
   sql: Sql,
@@ -261,4 +270,16 @@ export async function deleteFinishedRun(
     [key.tenantId, key.threadId, key.runId],
   );
   return rowCount > 0;
+}
+
+/** Records which version of the graph's code the run is executed with. */
+export async function setAgentVersion(
+  sql: Sql,
+  version: Readonly<{ tenantId: TenantId; runId: RunId; attempt: number; agentVersion: string }>,
+): Promise<void> {
+  await sql.query(
+    `update runs set agent_version = $4
+    where tenant_id = $1 and run_id = $2 and attempt = $3 and agent_version is distinct from $4`,
+    [version.tenantId, version.runId, version.attempt, version.agentVersion],
+  );
 }

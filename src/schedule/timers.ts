@@ -55,24 +55,35 @@ export async function cancelTimers(
   return rowCount;
 }
 
-/** Locks the due timers of these kinds, oldest first; those another scheduler holds are passed over. */
-export async function claimDueTimers(
+/** Due timers of these kinds, oldest first. Only looks: who acts on one claims it first. */
+export async function peekDueTimers(
   sql: Sql,
-  claim: Readonly<{ kinds: readonly TimerKind[]; limit: number }>,
+  peek: Readonly<{ kinds: readonly TimerKind[]; limit: number }>,
 ): Promise<TimerRow[]> {
   const { rows } = await sql.query<TimerRow>(
     `select ${COLUMNS}
     from timers
     where status = 'due' and due_at <= clock_timestamp() and kind = any($1::text[])
     order by due_at, timer_id
-    limit $2
-    for update skip locked`,
-    [claim.kinds, claim.limit],
+    limit $2`,
+    [peek.kinds, peek.limit],
   );
   return rows;
 }
 
 type TimerKey = Readonly<{ tenantId: TenantId; timerId: TimerId }>;
+
+/** Locks a timer if it is still due; false when another scheduler has it or had it. */
+export async function claimDueTimer(sql: Sql, key: TimerKey): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `select 1
+    from timers
+    where tenant_id = $1 and timer_id = $2 and status = 'due' and due_at <= clock_timestamp()
+    for update skip locked`,
+    [key.tenantId, key.timerId],
+  );
+  return rowCount === 1;
+}
 
 /** Marks a claimed timer as fired. */
 export async function finishTimer(sql: Sql, key: TimerKey): Promise<void> {

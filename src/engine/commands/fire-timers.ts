@@ -1,0 +1,72 @@
+// Turns due timers into their effect, in the transaction that marks them fired: a row needs no lease.
+import type { Deps, Sql } from "../../core/deps.js";
+import { isEngineError } from "../../core/errors.js";
+import type { RunId, ThreadId } from "../../core/ids.js";
+import { appendEvent } from "../../runs/events.js";
+import { makeNextHead, releaseRun } from "../../runs/runs.js";
+import { lockThread } from "../../runs/thread-lock.js";
+import { runThread } from "../../runs/runs.js";
+import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
+import { deleteThread } from "./delete-thread.js";
+
+/** The kinds that become their effect inside one transaction; `move` belongs to the mover. */
+export const FIRED_KINDS = ["run.release", "thread.delete"] as const;
+const BATCH = 100;
+const RETRY_MS = 10_000;
+
+/** One round over what is due by database time. Returns how many fired. */
+export async function fireTimers(deps: Deps): Promise<number> {
+  const due = await peekDueTimers(deps.db, { kinds: FIRED_KINDS, limit: BATCH });
+  let fired = 0;
+  for (const timer of due) {
+    try {
+      if (await fire(deps, timer)) fired += 1;
+    } catch (error) {
+      const code = isEngineError(error) ? error.code : ((error as { code?: string }).code ?? "internal");
+      deps.log.error({ timer_id: timer.timerId, kind: timer.kind, ref_id: timer.refId, code }, "a timer failed");
+      await postponeTimer(deps.db, { ...timer, afterMs: RETRY_MS, error: code });
+    }
+  }
+  return fired;
+}
+
+async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
+  switch (timer.kind) {
+    case "run.release":
+      return fireRelease(deps, timer);
+    case "thread.delete":
+      return fireDelete(deps, timer);
+    case "move":
+      return false;
+  }
+}
+
+async function fireRelease(deps: Deps, timer: TimerRow): Promise<boolean> {
+  const runId = timer.refId as RunId;
+  const released = await deps.db.tx(async (sql) => {
+    const threadId = await runThread(sql, { tenantId: timer.tenantId, runId });
+    // The thread first, as everywhere: then the timer, which another scheduler may have fired meanwhile.
+    const thread = threadId && (await lockThread(sql, { tenantId: timer.tenantId, threadId }));
+    if (!(await claimDueTimer(sql, timer))) return false;
+    await finishTimer(sql, timer);
+    if (thread === undefined) return false;
+    return release(sql, timer, runId, thread.threadId);
+  });
+  if (released) deps.notifier.notify("runs");
+  return released;
+}
+
+async function release(sql: Sql, timer: TimerRow, runId: RunId, threadId: ThreadId): Promise<boolean> {
+  const run = await releaseRun(sql, { tenantId: timer.tenantId, runId });
+  if (run === undefined) return false;
+  await makeNextHead(sql, { tenantId: timer.tenantId, threadId });
+  await appendEvent(sql, run, { type: "run.woken", attempt: run.attempt });
+  return true;
+}
+
+async function fireDelete(deps: Deps, timer: TimerRow): Promise<boolean> {
+  const threadId = timer.refId as ThreadId;
+  await deleteThread(deps, { tenantId: timer.tenantId, threadId });
+  await finishTimer(deps.db, timer);
+  return true;
+}

@@ -1,0 +1,147 @@
+// The group commit: saver operations of all runs of a process go through one combiner. While a commit is on its way the
+// next batch collects, then goes as one statement. Fenced per run: one that lost its lease fails alone.
+import type { Lease } from "../core/clock.js";
+import type { Deps } from "../core/deps.js";
+import { EngineError } from "../core/errors.js";
+import { backoffMs, isTransientDbError } from "../core/retry.js";
+import { CHECKPOINT_RESULT, checkpointCtes, checkpointParams } from "../checkpoint/commit-sql.js";
+import type { CheckpointOp, Commit } from "../checkpoint/ops.js";
+import { FENCE_CTES, FENCE_PARAM_COUNT } from "../runs/guard.js";
+import { leaseLost } from "./commands/settle-run.js";
+
+const STATEMENT = `with ${FENCE_CTES}, ${checkpointCtes(FENCE_PARAM_COUNT + 1)}
+select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fence`;
+
+/** More than this in one statement waits for the next; a run's operations of one turn are never split. */
+const MAX_BATCH_BYTES = 16 * 1024 * 1024;
+/** Operations waiting beyond this make their senders wait, which is the back-pressure. */
+export type Combiner = Readonly<{
+  /** The commit function of one lease. Its operations are numbered, so that a lost reply is no lost lease. */
+  forLease(lease: Lease, signal: AbortSignal): Commit;
+  /** Resolves when nothing is on its way. */
+  idle(): Promise<void>;
+}>;
+
+type Waiting = { op: CheckpointOp; bytes: number; resolve: () => void; reject: (error: unknown) => void };
+type RunQueue = { lease: Lease; signal: AbortSignal; commitNo: number; waiting: Waiting[]; failed: unknown };
+type Batch = { queue: RunQueue; commitNo: number; taken: Waiting[] };
+
+/** A combiner for one process (one lease owner). */
+export function createCombiner(deps: Deps, owner: string): Combiner {
+  const queues = new Set<RunQueue>();
+  let busy: Promise<void> | undefined;
+
+  const kick = (): void => {
+    if (busy !== undefined) return;
+    // A turn of the event loop lets one superstep's writes and checkpoint land in one statement.
+    busy = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
+      while (queues.size > 0) await commitBatch(takeBatch(queues));
+      busy = undefined;
+    });
+  };
+
+  const commitBatch = async (batch: readonly Batch[]): Promise<void> => {
+    if (batch.length === 0) return;
+    const sent = await send(deps, owner, batch);
+    for (const part of batch) settlePart(part, sent instanceof Map ? sent.get(part.queue.lease.runId) : sent);
+  };
+
+  return {
+    forLease(lease, signal) {
+      const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined };
+      return (op) =>
+        new Promise<void>((resolve, reject) => {
+          if (queue.failed !== undefined) return reject(queue.failed);
+          queue.waiting.push({ op, bytes: sizeOf(op), resolve, reject });
+          queues.add(queue);
+          kick();
+        });
+    },
+    async idle() {
+      while (busy !== undefined) await busy;
+    },
+  };
+}
+
+function takeBatch(queues: Set<RunQueue>): Batch[] {
+  const batch: Batch[] = [];
+  let bytes = 0;
+  for (const queue of queues) {
+    if (batch.length > 0 && bytes > MAX_BATCH_BYTES) break;
+    queues.delete(queue);
+    const taken = queue.waiting.splice(0);
+    if (queue.failed !== undefined) {
+      for (const waiting of taken) waiting.reject(queue.failed);
+      continue;
+    }
+    bytes += taken.reduce((sum, waiting) => sum + waiting.bytes, 0);
+    batch.push({ queue, commitNo: queue.commitNo + 1, taken });
+  }
+  return batch;
+}
+
+type Sent = Readonly<{ how: "done" | "already" | "lost" | "gap"; missingObjects: number }>;
+
+/** Sends until the database answered, or every run of the batch was aborted. A failing batch of many goes again one by one. */
+async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise<Map<string, Sent> | Error> {
+  const leases = batch.map((part) => part.queue.lease);
+  const params = [
+    leases.map((l) => l.tenantId),
+    leases.map((l) => l.runId),
+    leases.map((l) => l.attempt),
+    batch.map((part) => part.commitNo),
+    batch.map((part) => part.taken.some((waiting) => waiting.op.progress)),
+    owner,
+    ...checkpointParams(
+      batch.flatMap((part) => part.taken.map((waiting) => ({ runId: part.queue.lease.runId, op: waiting.op }))),
+    ),
+  ];
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const { rows } = await deps.db.query<Sent & { runId: string }>(STATEMENT, params);
+      return new Map(rows.map((row) => [row.runId, row]));
+    } catch (error) {
+      if (batch.length > 1 && !isTransientDbError(error)) return sendOneByOne(deps, owner, batch);
+      if (!isTransientDbError(error) || batch.every((part) => part.queue.signal.aborted)) return error as Error;
+      deps.log.warn({ code: String((error as { code?: unknown }).code), tries }, "commit failed, trying again");
+      await deps.clock.sleep(backoffMs(tries, deps.random(), 50, 1_000));
+    }
+  }
+}
+
+async function sendOneByOne(deps: Deps, owner: string, batch: readonly Batch[]): Promise<Map<string, Sent>> {
+  const all = new Map<string, Sent>();
+  for (const part of batch) {
+    const sent = await send(deps, owner, [part]);
+    if (sent instanceof Map) for (const [runId, row] of sent) all.set(runId, row);
+    else fail(part, sent);
+  }
+  return all;
+}
+
+function settlePart(part: Batch, sent: Sent | Error | undefined): void {
+  const { queue } = part;
+  if (queue.failed !== undefined) return;
+  if (sent instanceof Error) return fail(part, sent);
+  if (sent === undefined || sent.how === "lost" || sent.how === "gap") return fail(part, leaseLost(queue.lease));
+  if (sent.missingObjects > 0) {
+    return fail(
+      part,
+      new EngineError("body_missing", `A large body of run ${queue.lease.runId} was swept before its commit`),
+    );
+  }
+  queue.commitNo = part.commitNo;
+  for (const waiting of part.taken) waiting.resolve();
+}
+
+/** The run's later operations fail as well: a gap in its history must not be filled from behind. */
+function fail(part: Batch, error: unknown): void {
+  part.queue.failed = error;
+  for (const waiting of part.taken) waiting.reject(error);
+}
+
+function sizeOf(op: CheckpointOp): number {
+  const sum = (rows: readonly Readonly<{ data: Buffer | null }>[]) =>
+    rows.reduce((bytes, row) => bytes + (row.data?.length ?? 0), 0);
+  return sum(op.nodes) + sum(op.values) + sum(op.writes);
+}

@@ -1,0 +1,252 @@
+// One claimed run to one outcome: hold the lease, load, stream, look where the graph stopped, settle.
+import { RunControl, type BaseStore } from "@langchain/langgraph";
+import type { Lease } from "../../core/clock.js";
+import type { Deps } from "../../core/deps.js";
+import { isEngineError } from "../../core/errors.js";
+import { backoffMs, isTransientDbError } from "../../core/retry.js";
+import type { Outcome, RunError } from "../../core/run.js";
+import type { BodyReader } from "../../checkpoint/body-reader.js";
+import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
+import { createSaver } from "../../checkpoint/saver.js";
+import type { ClaimedRun } from "../../runs/claim.js";
+import { getRun, setAgentVersion } from "../../runs/runs.js";
+import type { StreamLine } from "../../runs/stream-chunks.js";
+import { settleRun } from "../commands/settle-run.js";
+import { decodeRequest, type RunRequest } from "../commands/request.js";
+import type { Combiner } from "../commit.js";
+import type { Graphs, RunnableGraph } from "../graphs.js";
+import type { Heartbeat } from "../heartbeat/heartbeat.js";
+import type { Execute } from "../loops/worker.js";
+import { loadRunContent } from "../run-content.js";
+import { CLOCK_OFFSET } from "../sleep.js";
+import { forward } from "../stream/forward.js";
+import { planStream } from "../stream/plan.js";
+import { outgoing } from "../stream/modes.js";
+import { createStreamSink } from "../stream/sink.js";
+import { openSource } from "../stream/source.js";
+import { DurabilityBarrier } from "./barrier.js";
+import { attemptInput } from "./input.js";
+import { describeError, failureOutcome, outcomeOf } from "./outcome.js";
+
+export type ExecutorOptions = Readonly<{
+  graphs: Graphs;
+  combiner: Combiner;
+  heartbeat: Heartbeat;
+  bodyReader: BodyReader;
+  store: BaseStore | undefined;
+  moveAfterMs: number;
+  preview: (error: RunError) => string | null;
+  /** Database time minus this machine's, in ms. */
+  clockOffsetMs: () => number;
+}>;
+
+/** A process that must stop leaves an unreachable database to the lease after this many tries. */
+const MAX_TRIES_WHEN_STOPPING = 4;
+
+type Attempt = Readonly<{
+  run: ClaimedRun;
+  lease: Lease;
+  abort: AbortController;
+  drain: AbortSignal;
+  /** The first commit that failed, if one did: LangGraph may wrap or swallow what a saver throws. */
+  commitError: () => unknown;
+  commit: ReturnType<Combiner["forLease"]>;
+}>;
+type Ended = Readonly<{ outcome: Outcome; finalChunks: readonly StreamLine[] }>;
+
+/** The function a worker runs its claims with. It never rejects: what can't be settled is left to the lease. */
+export function createExecutor(deps: Deps, options: ExecutorOptions): Execute {
+  return async (run, lease, signals) => {
+    const attempt = startAttempt(options, run, lease, signals);
+    try {
+      const ended = await runAttempt(deps, options, attempt);
+      if (ended !== undefined) await settle(deps, options, attempt, ended);
+    } catch (error) {
+      const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
+      const fields = { run_id: lease.runId, attempt: lease.attempt, code };
+      if (code === "lease_lost") deps.log.info(fields, "the lease went to another attempt");
+      else
+        deps.log.error({ ...fields, error: (error as Error).name }, "the run could not be settled; its lease will end");
+    } finally {
+      options.heartbeat.release(lease);
+    }
+  };
+}
+
+function startAttempt(
+  options: ExecutorOptions,
+  run: ClaimedRun,
+  lease: Lease,
+  signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
+): Attempt {
+  const abort = new AbortController();
+  signals.abort.addEventListener("abort", () => abort.abort(signals.abort.reason), { once: true });
+  if (signals.abort.aborted) abort.abort(signals.abort.reason);
+  options.heartbeat.hold(lease, (why) => abort.abort(new Error(`lease ${why}`)));
+  const send = options.combiner.forLease(lease, abort.signal);
+  let failed: unknown;
+  return {
+    run,
+    lease,
+    abort,
+    drain: signals.drain,
+    commitError: () => failed,
+    commit: async (op) => {
+      try {
+        await send(op);
+      } catch (error) {
+        failed ??= error;
+        abort.abort(error);
+        throw error;
+      }
+    },
+  };
+}
+
+/** Runs the graph; undefined when the lease is lost and there is nothing to say. */
+async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt): Promise<Ended | undefined> {
+  const { lease, abort } = attempt;
+  const sink = createStreamSink(deps, lease, abort.signal);
+  try {
+    return await streamGraph(deps, options, attempt, sink);
+  } catch (error) {
+    const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
+    const outcome = failureOutcome(error, {
+      commitError: attempt.commitError(),
+      aborted: abort.signal.aborted,
+      checkpointId,
+    });
+    if (outcome === undefined) return undefined;
+    const finalChunks = outcome.kind === "error" ? await errorChunks(sink, outcome.error) : [];
+    return { outcome, finalChunks };
+  }
+}
+
+async function streamGraph(
+  deps: Deps,
+  options: ExecutorOptions,
+  attempt: Attempt,
+  sink: ReturnType<typeof createStreamSink>,
+): Promise<Ended> {
+  const { run, lease, abort, drain } = attempt;
+  const { tenantId, runId, threadId } = lease;
+  const [row, content] = await Promise.all([
+    getRun(deps.db, { tenantId, runId }),
+    loadRunContent(deps, tenantId, runId),
+  ]);
+  const request = decodeRequest(content.request);
+  const saver = createSaver({
+    sql: deps.db,
+    tenantId,
+    runId,
+    attempt: lease.attempt,
+    commit: attempt.commit,
+    bodies: options.bodyReader,
+    largeBodies: { deps, threadId },
+  });
+  const control = new RunControl();
+  const onDrain = (): void => control.requestDrain("worker stopping");
+  drain.addEventListener("abort", onDrain, { once: true });
+  if (drain.aborted) onDrain();
+  try {
+    const base = graphConfig(options, run, lease, request, row?.metadata ?? {});
+    const graph = await bindGraph(deps, options, run, base, saver);
+    const { input, checkpoint } = await attemptInput(deps.db, saver, lease, request, run.begun);
+    const plan = planStream(request);
+    const source = openSource(
+      graph,
+      input as Parameters<typeof openSource>[1],
+      {
+        ...base,
+        configurable: { ...base.configurable, ...(checkpoint ?? {}) },
+        signal: abort.signal,
+        control,
+        callbacks: [new DurabilityBarrier(() => saver.flushed(), abort.signal)],
+      },
+      plan,
+    );
+    const held = await forward(outgoing(source, plan), {
+      push: (event) => sink.push(event),
+      flushed: () => saver.flushed(),
+    });
+    await sink.drain();
+    const state = await graph.getState({ configurable: { thread_id: threadId } });
+    return { outcome: outcomeOf(state), finalChunks: sink.finish(held) };
+  } finally {
+    drain.removeEventListener("abort", onDrain);
+  }
+}
+
+/** A copy of the graph that carries this lease's saver, so that no shared compiled graph is touched. */
+async function bindGraph(
+  deps: Deps,
+  options: ExecutorOptions,
+  run: ClaimedRun,
+  config: Readonly<{ configurable: Record<string, unknown>; metadata: Record<string, unknown>; context?: unknown }>,
+  saver: ReturnType<typeof createSaver>,
+): Promise<RunnableGraph> {
+  const graph = (await options.graphs.get(run.graphId, config)).withConfig({}) as RunnableGraph;
+  graph.checkpointer = saver;
+  if (options.store !== undefined) graph.store = options.store;
+  await setAgentVersion(deps.db, { ...run, agentVersion: options.graphs.version(run.graphId) });
+  return graph;
+}
+
+function graphConfig(
+  options: ExecutorOptions,
+  run: ClaimedRun,
+  lease: Lease,
+  request: RunRequest,
+  metadata: Readonly<Record<string, unknown>>,
+) {
+  const { config, context, interrupt_before, interrupt_after } = request;
+  const ids = { run_id: lease.runId, thread_id: lease.threadId, graph_id: run.graphId, assistant_id: run.assistantId };
+  return {
+    runId: lease.runId,
+    durability: "sync" as const,
+    configurable: {
+      ...config.configurable,
+      ...ids,
+      // Internal to LangGraph: refuses an answer to a question that isn't open instead of giving it to the next one.
+      __pregel_strict_resume: true,
+      [CLOCK_OFFSET]: options.clockOffsetMs(),
+    } as Record<string, unknown>,
+    metadata: { ...metadata, ...ids, run_attempt: lease.attempt } as Record<string, unknown>,
+    ...(config.tags === undefined ? {} : { tags: [...config.tags] }),
+    ...(config.recursion_limit === undefined ? {} : { recursionLimit: config.recursion_limit }),
+    ...(context === null || Object.keys(context).length === 0 ? {} : { context }),
+    ...(interrupt_before === null ? {} : { interruptBefore: nodesOf(interrupt_before) }),
+    ...(interrupt_after === null ? {} : { interruptAfter: nodesOf(interrupt_after) }),
+  };
+}
+
+function nodesOf(nodes: "*" | readonly string[]): "*" | string[] {
+  return nodes === "*" || nodes.includes("*") ? "*" : [...(nodes as readonly string[])];
+}
+
+async function errorChunks(sink: ReturnType<typeof createStreamSink>, error: RunError): Promise<readonly StreamLine[]> {
+  await sink.drain();
+  return sink.finish([{ event: "error", json: JSON.stringify({ error: error.type, message: error.message }) }]);
+}
+
+async function newestOwnCheckpoint(deps: Deps, lease: Lease): Promise<string | undefined> {
+  try {
+    return await newestCheckpointOfRun(deps.db, lease);
+  } catch (error) {
+    deps.log.warn({ run_id: lease.runId, error: describeError(error).type }, "could not read the last checkpoint");
+    return undefined;
+  }
+}
+
+/** Settles until the database answered: an outage must not turn a finished run into a lost one. */
+async function settle(deps: Deps, options: ExecutorOptions, attempt: Attempt, ended: Ended): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await settleRun(deps, attempt.lease, ended.outcome, { ...options, finalChunks: ended.finalChunks });
+      return;
+    } catch (error) {
+      if (!isTransientDbError(error) || (attempt.drain.aborted && tries >= MAX_TRIES_WHEN_STOPPING)) throw error;
+      await deps.clock.sleep(backoffMs(tries, deps.random(), 100, 2_000));
+    }
+  }
+}

@@ -1,0 +1,84 @@
+// Keeps leases alive and says when one is over: lost to another attempt, or not renewed in time (database out of reach).
+import { Worker } from "node:worker_threads";
+import type { Clock, Lease } from "../../core/clock.js";
+import type { Log } from "../../core/deps.js";
+import type { HeartbeatData, ToMain, ToThread } from "./messages.js";
+
+export type Heartbeat = Readonly<{
+  /** Renews the lease until `release`; calls back once, when it is lost or can't be renewed before it ends. */
+  hold(lease: Lease, onOver: (why: "lost" | "unreachable") => void): void;
+  release(lease: Lease): void;
+  stop(): Promise<void>;
+}>;
+
+export type HeartbeatOptions = Readonly<{
+  databaseUrl: string;
+  owner: string;
+  leaseMs: number;
+  maxBlockMs: number;
+  logLevel: string;
+}>;
+
+const TICK_MS = 250;
+
+type Held = { attempt: number; renewedAt: number; onOver: (why: "lost" | "unreachable") => void };
+
+/** Starts the thread. The lease is over for us 10 % before it is over in the database: nobody else can have it yet. */
+export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions): Heartbeat {
+  const ticks = new SharedArrayBuffer(8);
+  const lastTick = new BigInt64Array(ticks);
+  Atomics.store(lastTick, 0, process.hrtime.bigint());
+  const workerData: HeartbeatData = { ...options, ticks, everyMs: Math.max(50, Math.floor(options.leaseMs / 4)) };
+  const thread = new Worker(threadUrl(), { workerData });
+  const held = new Map<string, Held>();
+  const send = (message: ToThread): void => thread.postMessage(message);
+  const over = (runId: string, why: "lost" | "unreachable"): void => {
+    const run = held.get(runId);
+    held.delete(runId);
+    run?.onOver(why);
+  };
+
+  thread.on("message", (message: ToMain) => {
+    if (message.kind === "lost") {
+      if (held.get(message.runId)?.attempt === message.attempt) over(message.runId, "lost");
+      return;
+    }
+    // The lease counts from when the renewal was sent, not from when its reply was read.
+    const age = Number(process.hrtime.bigint() - message.sentAt) / 1e6;
+    for (const runId of message.runIds) {
+      const run = held.get(runId);
+      if (run !== undefined) run.renewedAt = Math.max(run.renewedAt, clock.monotonicMs() - age);
+    }
+  });
+  thread.on("error", (error) => log.error({ error: error.name }, "the heartbeat thread died; leases will run out"));
+
+  const timer = setInterval(() => {
+    Atomics.store(lastTick, 0, process.hrtime.bigint());
+    const now = clock.monotonicMs();
+    for (const [runId, run] of held) if (now - run.renewedAt > options.leaseMs * 0.9) over(runId, "unreachable");
+  }, TICK_MS);
+
+  return {
+    hold(lease, onOver) {
+      held.set(lease.runId, { attempt: lease.attempt, renewedAt: clock.monotonicMs(), onOver });
+      send({ kind: "hold", run: { tenantId: lease.tenantId, runId: lease.runId, attempt: lease.attempt } });
+    },
+    release(lease) {
+      if (held.get(lease.runId)?.attempt !== lease.attempt) return;
+      held.delete(lease.runId);
+      send({ kind: "drop", runId: lease.runId });
+    },
+    async stop() {
+      clearInterval(timer);
+      const ended = new Promise<void>((resolve) => thread.once("exit", () => resolve()));
+      send({ kind: "stop" });
+      await ended;
+    },
+  };
+}
+
+/** Beside this file once built; tests run from source and use the built thread. */
+function threadUrl(): URL {
+  const here = import.meta.url;
+  return new URL(here.endsWith(".ts") ? "../../../dist/engine/heartbeat/thread.js" : "./thread.js", here);
+}

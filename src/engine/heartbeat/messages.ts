@@ -1,0 +1,22 @@
+// What the main thread and the heartbeat thread say to each other.
+import type { HeldRun } from "../../runs/claim.js";
+
+export type HeartbeatData = Readonly<{
+  databaseUrl: string;
+  owner: string;
+  leaseMs: number;
+  everyMs: number;
+  maxBlockMs: number;
+  logLevel: string;
+  /** One BigInt64: when the main thread's event loop last ticked, as `process.hrtime.bigint()` gives it. */
+  ticks: SharedArrayBuffer;
+}>;
+
+export type ToThread =
+  | Readonly<{ kind: "hold"; run: HeldRun }>
+  | Readonly<{ kind: "drop"; runId: string }>
+  | Readonly<{ kind: "stop" }>;
+
+export type ToMain =
+  | Readonly<{ kind: "renewed"; runIds: readonly string[]; sentAt: bigint }>
+  | Readonly<{ kind: "lost"; runId: string; attempt: number }>;

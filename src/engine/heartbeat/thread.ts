@@ -1,0 +1,60 @@
+// Runs in a worker thread with its own connection: a graph that blocks the event loop does not lose its lease by that.
+import { parentPort, workerData } from "node:worker_threads";
+import { openDb } from "../../db/pool.js";
+import { createLog } from "../../observe/log.js";
+import { renewLeases, type HeldRun } from "../../runs/claim.js";
+import type { HeartbeatData, ToMain, ToThread } from "./messages.js";
+
+const data = workerData as HeartbeatData;
+const port = parentPort;
+if (port === null) throw new Error("the heartbeat is started as a worker thread only");
+const log = createLog(data.logLevel, { name: "heartbeat" });
+const db = openDb({ url: data.databaseUrl, max: 1, log, applicationName: "perdure heartbeat" });
+/** When the main thread last ticked; both threads read the machine's monotonic clock. */
+const ticks = new BigInt64Array(data.ticks);
+const held = new Map<string, HeldRun>();
+const post = (message: ToMain): void => port.postMessage(message);
+
+port.on("message", (message: ToThread) => {
+  if (message.kind === "hold") held.set(message.run.runId, message.run);
+  else if (message.kind === "drop") held.delete(message.runId);
+  else stop();
+});
+
+const timer = setInterval(() => void beat(), data.everyMs);
+let beating = false;
+
+async function beat(): Promise<void> {
+  if (beating || held.size === 0) return;
+  const blockedMs = Number((process.hrtime.bigint() - Atomics.load(ticks, 0)) / 1_000_000n);
+  if (blockedMs > data.maxBlockMs) {
+    log.error({ blocked_ms: blockedMs }, "the event loop is blocked: leases are not renewed until it ticks again");
+    return;
+  }
+  beating = true;
+  const runs = [...held.values()];
+  const sentAt = process.hrtime.bigint();
+  try {
+    const renewed = await renewLeases(db, { owner: data.owner, leaseMs: data.leaseMs, runs });
+    post({ kind: "renewed", runIds: renewed, sentAt });
+    const kept = new Set(renewed);
+    for (const run of runs) {
+      // Dropped meanwhile, or claimed again as a later attempt: not this attempt's business any more.
+      if (kept.has(run.runId) || held.get(run.runId) !== run) continue;
+      held.delete(run.runId);
+      post({ kind: "lost", runId: run.runId, attempt: run.attempt });
+    }
+  } catch (error) {
+    log.warn({ code: String((error as { code?: unknown }).code) }, "heartbeat failed");
+  } finally {
+    beating = false;
+  }
+}
+
+function stop(): void {
+  clearInterval(timer);
+  db.close().then(
+    () => port?.close(),
+    () => port?.close(),
+  );
+}

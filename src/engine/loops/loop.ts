@@ -1,0 +1,64 @@
+// What every loop shares: start, stop, wake, and a poll with jitter. The tick knows the work; the loop knows only time.
+import type { Deps, Topic } from "../../core/deps.js";
+import { isTransientDbError } from "../../core/retry.js";
+
+export type Loop = Readonly<{
+  start(): void;
+  /** Resolves when the round under way has ended; no round begins after the call. */
+  stop(): Promise<void>;
+  wake(): void;
+}>;
+
+export type LoopOptions = Readonly<{
+  name: string;
+  /** Does one round and returns how much it did: more than 0 means "look again at once". */
+  tick: () => Promise<number>;
+  pollMs: number;
+  /** Notifications that wake it. It never depends on them. */
+  topics?: readonly Topic[];
+  /** When the next thing is due, if known: the loop sleeps no longer than that. */
+  nextDueInMs?: () => Promise<number | null>;
+}>;
+
+/** A loop over `tick`. A failing round is logged and tried again after a poll: no error ends a loop. */
+export function createLoop(deps: Deps, options: LoopOptions): Loop {
+  const stopping = new AbortController();
+  let wakeUp = new AbortController();
+  let running: Promise<void> | undefined;
+  const unlisten: (() => void)[] = [];
+
+  const wake = (): void => wakeUp.abort();
+  const pause = async (): Promise<void> => {
+    const due = (await options.nextDueInMs?.()) ?? Number.POSITIVE_INFINITY;
+    const poll = options.pollMs * (0.8 + 0.4 * deps.random());
+    await deps.clock.sleep(Math.max(0, Math.min(poll, due)), AbortSignal.any([stopping.signal, wakeUp.signal]));
+  };
+  const round = async (): Promise<void> => {
+    wakeUp = new AbortController();
+    try {
+      if ((await options.tick()) === 0) await pause();
+    } catch (error) {
+      const code = String((error as { code?: unknown }).code ?? "internal");
+      const fields = { loop: options.name, code, error: (error as Error).name };
+      if (isTransientDbError(error)) deps.log.warn(fields, "the database is away, trying again");
+      else deps.log.error({ ...fields, stack: (error as Error).stack }, "a round failed, trying again");
+      await deps.clock.sleep(options.pollMs * (0.5 + deps.random()), stopping.signal);
+    }
+  };
+
+  return {
+    start() {
+      if (running !== undefined) return;
+      for (const topic of options.topics ?? []) unlisten.push(deps.notifier.listen(topic, wake));
+      running = (async () => {
+        while (!stopping.signal.aborted) await round();
+      })();
+    },
+    async stop() {
+      for (const off of unlisten.splice(0)) off();
+      stopping.abort();
+      await running;
+    },
+    wake,
+  };
+}

@@ -1,0 +1,40 @@
+// Sleeping inside a graph: parks the run and frees its worker; the scheduler table wakes it.
+import { getConfig, interrupt } from "@langchain/langgraph";
+
+const KEY = "__perdure_sleep";
+/** Where the executor tells a graph how far this machine's clock is from the database's, in ms. */
+export const CLOCK_OFFSET = "__perdure_clock_offset_ms";
+
+/**
+ * Parks the run until `instant`, in database time, and goes on after it: with this call done, on any worker. While it
+ * sleeps it holds no slot, connection or timer of a process. As with LangGraph's `interrupt`, the node is entered again
+ * from its top, so what stands before the call runs twice.
+ *
+ * @example
+ * const remind = async (state) => { await sleepUntil(new Date(state.dueAt)); return { reminded: true }; };
+ * @throws TypeError when `instant` is no valid date
+ */
+export async function sleepUntil(instant: Date | string): Promise<void> {
+  const until = new Date(instant);
+  if (Number.isNaN(until.getTime())) throw new TypeError(`sleepUntil: ${String(instant)} is not a valid instant`);
+  interrupt({ [KEY]: { until: until.toISOString() } });
+}
+
+/**
+ * Parks the run for `ms` milliseconds from now; otherwise as `sleepUntil`.
+ *
+ * @throws TypeError when `ms` is negative or not finite
+ */
+export async function sleepFor(ms: number): Promise<void> {
+  if (!Number.isFinite(ms) || ms < 0) throw new TypeError(`sleepFor: ${ms} is not a length of time in ms`);
+  const offset: unknown = getConfig()?.configurable?.[CLOCK_OFFSET];
+  await sleepUntil(new Date(Date.now() + (typeof offset === "number" ? offset : 0) + ms));
+}
+
+/** When an interrupt's value is a sleep: until when. */
+export function sleepOf(value: unknown): Date | undefined {
+  const sleep = (value as { [KEY]?: { until?: unknown } } | null | undefined)?.[KEY];
+  if (typeof sleep?.until !== "string") return undefined;
+  const until = new Date(sleep.until);
+  return Number.isNaN(until.getTime()) ? undefined : until;
+}
