@@ -1,0 +1,181 @@
+// Turns what a graph streams into events of the wire, each with its gate: what must be durable before a client may see it.
+import { renderText } from "../render.js";
+import { sleepOf } from "../sleep.js";
+import { createMessagesMode, isToken } from "./messages-mode.js";
+import type { StreamPlan } from "./plan.js";
+import { checkpointShape, fieldsOf, taskShape } from "./shapes.js";
+import type { GraphEvent, SourceItem } from "./source.js";
+
+/** An event of the wire; `json` is the text of its data. */
+export type StreamEvent = Readonly<{ event: string; json: string }>;
+
+/**
+ * now: nothing depends on it, tokens and custom events.
+ * step: what it shows was handed to the saver before it came; it must be flushed.
+ * tasks: it comes from inside tasks whose results aren't handed over yet; all of them must be done (or the one that
+ * answers `toolCallId`) and flushed. With none named: the end of the stream.
+ * settle: a question or an error: shown by the transaction that makes it answerable.
+ */
+export type Gate =
+  | Readonly<{ kind: "now" | "step" | "settle" }>
+  | Readonly<{ kind: "tasks"; tasks: readonly string[]; toolCallId?: string }>;
+
+/** An event to forward, or the news that a task's result has been handed to the saver. */
+export type Outgoing =
+  | Readonly<{ kind: "event"; event: StreamEvent; gate: Gate }>
+  | Readonly<{ kind: "task_done"; taskId: string; toolCallIds: readonly string[] }>;
+
+const NOW: Gate = { kind: "now" };
+const STEP: Gate = { kind: "step" };
+const SETTLE: Gate = { kind: "settle" };
+
+type Chunk = Extract<SourceItem, { kind: "chunk" }>;
+
+/** What is to be sent, in order. Data is rendered as it comes: nodes may change their objects later. */
+export async function* outgoing(source: AsyncIterable<SourceItem>, plan: StreamPlan): AsyncGenerator<Outgoing> {
+  const convert = createConverter(plan);
+  for await (const item of source) yield* convert(item);
+}
+
+function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgoing> {
+  const messages = createMessagesMode();
+  const running = new Map<string, string>();
+  const name = (mode: string, ns: readonly string[]): string =>
+    plan.subgraphs && ns.length > 0 ? `${mode}|${ns.join("|")}` : mode;
+  const shown = (mode: Parameters<typeof plan.modes.has>[0], ns: readonly string[]): boolean =>
+    plan.modes.has(mode) && (plan.subgraphs || ns.length === 0);
+
+  function* onChunk({ ns, mode, payload }: Chunk): Iterable<Outgoing> {
+    switch (mode) {
+      case "values":
+        if (shown("values", ns)) yield* stepEvent(name("values", ns), payload);
+        if (plan.modes.has("messages") && (plan.subgraphs || ns.length === 0)) {
+          const complete = messages.completed(payload);
+          if (complete.length > 0) yield event("messages/complete", complete, STEP);
+        }
+        return;
+      case "updates":
+        if (shown("updates", ns)) yield* stepEvent(name("updates", ns), payload);
+        return;
+      case "messages":
+        yield* onMessage(ns, payload as readonly [unknown, unknown]);
+        return;
+      case "tasks":
+        yield* onTask(ns, fieldsOf(payload) ?? {});
+        return;
+      case "debug":
+        if (shown("debug", ns)) yield* debugEvent(name("debug", ns), fieldsOf(payload) ?? {});
+        return;
+      case "checkpoints": {
+        const fields = fieldsOf(payload) ?? {};
+        // With subgraphs LangGraph sends checkpoints without values as well, for another protocol.
+        if (!("values" in fields) || !shown("checkpoints", ns)) return;
+        const { values, metadata, next } = fields;
+        yield event(name("checkpoints", ns), { values, metadata, next }, STEP);
+        return;
+      }
+      case "tools":
+        if (shown("tools", ns)) yield toolEvent(name("tools", ns), ns, payload);
+        return;
+      case "custom":
+        // Shown from every depth: a subgraph's writer is its caller's.
+        if (plan.modes.has("custom")) yield event(name("custom", ns), payload, NOW);
+        return;
+    }
+  }
+
+  function* onMessage(ns: readonly string[], [message, metadata]: readonly [unknown, unknown]): Iterable<Outgoing> {
+    const token = isToken(message);
+    if (shown("messages-tuple", ns)) {
+      const gate: Gate = token ? NOW : { kind: "tasks", tasks: taskOf(metadata) };
+      yield event(name("messages", ns), [message, metadata], gate);
+    }
+    if (token && plan.modes.has("messages")) {
+      for (const [eventName, data] of messages.token(message, metadata)) yield event(eventName, data, NOW);
+    }
+  }
+
+  function* onTask(ns: readonly string[], task: Readonly<Record<string, unknown>>): Iterable<Outgoing> {
+    const id = String(task.id);
+    const result = "result" in task;
+    if (result) {
+      running.delete(id);
+      yield { kind: "task_done", taskId: id, toolCallIds: answeredToolCalls(task.result) };
+    } else running.set(id, ns.join("|"));
+    if (!shown("tasks", ns)) return;
+    const open = result ? openInterrupts(task.interrupts) : [];
+    if (open === "internal") return;
+    yield event(name("tasks", ns), taskShape(task), open.length > 0 ? SETTLE : STEP);
+  }
+
+  /** Which task a tool ran in isn't said: it is the one that answers its call, at the latest one that runs now. */
+  function toolEvent(eventName: string, ns: readonly string[], payload: unknown): Outgoing {
+    const { event: kind, toolCallId } = fieldsOf(payload) ?? {};
+    if (kind !== "on_tool_end" && kind !== "on_tool_error") return event(eventName, payload, NOW);
+    const tasks = [...running].filter(([, taskNs]) => taskNs === ns.join("|")).map(([id]) => id);
+    const gate: Gate = { kind: "tasks", tasks, ...(typeof toolCallId === "string" ? { toolCallId } : {}) };
+    return event(eventName, payload, gate);
+  }
+
+  return (item) => (item.kind === "chunk" ? onChunk(item) : graphEvent(item.event));
+}
+
+function event(name: string, data: unknown, gate: Gate): Outgoing {
+  return { kind: "event", event: { event: name, json: renderText(data) }, gate };
+}
+
+/** Values or updates; those that carry questions wait until they can be answered. */
+function* stepEvent(name: string, payload: unknown): Iterable<Outgoing> {
+  const fields = fieldsOf(payload);
+  if (fields === undefined || !("__interrupt__" in fields)) {
+    yield event(name, payload, STEP);
+    return;
+  }
+  const open = openInterrupts(fields.__interrupt__);
+  if (open !== "internal") yield event(name, { ...fields, __interrupt__: open }, SETTLE);
+}
+
+function* debugEvent(name: string, debug: Readonly<Record<string, unknown>>): Iterable<Outgoing> {
+  const payload = fieldsOf(debug.payload) ?? {};
+  if (debug.type === "checkpoint") {
+    yield event(name, { ...debug, payload: checkpointShape(payload) }, STEP);
+    return;
+  }
+  const open = debug.type === "task_result" ? openInterrupts(payload.interrupts) : [];
+  if (open === "internal") return;
+  yield event(name, { ...debug, payload: taskShape(payload) }, open.length > 0 ? SETTLE : STEP);
+}
+
+/** Outcomes of what ran inside a task are as durable as the task's result; the rest shows what goes on. */
+function* graphEvent(graphEvent: GraphEvent): Iterable<Outgoing> {
+  const outcome = /_(end|error)$/.test(graphEvent.event);
+  yield event("events", graphEvent, outcome ? { kind: "tasks", tasks: taskOf(graphEvent.metadata) } : NOW);
+}
+
+/** The questions among interrupts: those the engine asks itself (a sleep) are nobody's to answer. */
+function openInterrupts(interrupts: unknown): readonly unknown[] | "internal" {
+  const list: readonly unknown[] = Array.isArray(interrupts) ? interrupts : [];
+  const open = list.filter((interrupt) => sleepOf(fieldsOf(interrupt)?.value) === undefined);
+  return list.length > 0 && open.length === 0 ? "internal" : open;
+}
+
+/** The task in whose namespace something ran: `outer:<id>|inner:<id>` names the innermost last. */
+function taskOf(metadata: unknown): readonly string[] {
+  const ns = fieldsOf(metadata)?.langgraph_checkpoint_ns;
+  if (typeof ns !== "string" || ns === "") return [];
+  return [ns.slice(ns.lastIndexOf(":") + 1)];
+}
+
+/** Ids of the tool calls whose answers are among a task's result. */
+function answeredToolCalls(result: unknown): readonly string[] {
+  const values = Object.values(fieldsOf(result) ?? {}).flatMap((value): unknown[] =>
+    Array.isArray(value) ? value : [value],
+  );
+  const ids = values.map((value) => fieldsOf(value)?.tool_call_id);
+  return ids.filter((id): id is string => typeof id === "string");
+}
+
+/** The event that tells a run's error; sent with the transaction that ends the run. */
+export function errorEvent(error: Readonly<{ type: string; message: string }>): StreamEvent {
+  return { event: "error", json: JSON.stringify({ error: error.type, message: error.message }) };
+}

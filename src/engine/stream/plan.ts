@@ -1,0 +1,55 @@
+// What a client may ask a run to stream, and what to ask LangGraph for so that it can be answered.
+import type { StreamMode as LangGraphMode } from "@langchain/langgraph";
+
+export const STREAM_MODES = [
+  "values",
+  "updates",
+  "messages-tuple",
+  "messages",
+  "events",
+  "debug",
+  "tasks",
+  "checkpoints",
+  "custom",
+  "tools",
+] as const;
+export type StreamMode = (typeof STREAM_MODES)[number];
+
+export type StreamPlan = Readonly<{
+  modes: ReadonlySet<StreamMode>;
+  /** Whether subgraphs show, under `mode|namespace`. */
+  subgraphs: boolean;
+  langgraph: Readonly<{ streamMode: LangGraphMode[]; subgraphs: boolean; events: boolean }>;
+}>;
+
+/** The plan for a request's `stream_mode` and `stream_subgraphs`. */
+export function planStream(
+  request: Readonly<{ stream_mode: readonly string[]; stream_subgraphs: boolean }>,
+): StreamPlan {
+  const modes = new Set(STREAM_MODES.filter((mode) => request.stream_mode.includes(mode)));
+  // "tasks" is always asked for: a task's result tells when what came out of the task may be shown.
+  const wanted = new Set<LangGraphMode>(["tasks"]);
+  for (const mode of modes) {
+    if (mode === "messages-tuple") wanted.add("messages");
+    else if (mode === "messages") wanted.add("messages").add("values");
+    else if (mode !== "events") wanted.add(mode);
+  }
+  return {
+    modes,
+    subgraphs: request.stream_subgraphs,
+    langgraph: {
+      streamMode: [...wanted],
+      // Partial messages of models inside subgraphs show in mode "messages" without being asked for.
+      subgraphs: request.stream_subgraphs || modes.has("messages"),
+      events: modes.has("events"),
+    },
+  };
+}
+
+/** True when an event of this name belongs to one of the modes; what belongs to no mode always does. */
+export function isOfModes(event: string, modes: ReadonlySet<string>): boolean {
+  const name = event.split("|", 1)[0] ?? event;
+  if (name === "metadata" || name === "error") return true;
+  if (name.startsWith("messages/")) return modes.has("messages");
+  return modes.has(name === "messages" ? "messages-tuple" : name);
+}

@@ -1,0 +1,122 @@
+// A run's stream for whoever watches it, from any process: what is stored, then what comes, until the run is finished.
+import type { Deps } from "../../core/deps.js";
+import type { RunId, TenantId } from "../../core/ids.js";
+import { isTransientDbError } from "../../core/retry.js";
+import { isFinished } from "../../core/run.js";
+import { lastStreamId, readStreamPage, type StreamLine, type StreamPage } from "../../runs/stream-chunks.js";
+import { loadRunContent } from "../run-content.js";
+
+/** Batches read at a time: bounds what a slow reader holds. */
+const PAGE_ROWS = 16;
+const DEFAULT_POLL_MS = 2_000;
+
+export type Heartbeat = Readonly<{ kind: "heartbeat" }>;
+export type StreamItem = Readonly<{ kind: "line"; line: StreamLine }> | Heartbeat;
+
+export type ReadStreamOptions = Readonly<{
+  tenantId: TenantId;
+  runId: RunId;
+  /** Events with higher ids are read; -1 for all, undefined for those that come from now on. */
+  afterId: number | undefined;
+  /** Ends the reading, without an error. */
+  signal: AbortSignal;
+  /** A heartbeat comes whenever nothing else came for this long. */
+  heartbeatMs: number;
+  pollMs?: number;
+}>;
+
+/** Yields a run's events in order; ends when the run is finished and all was read, when it is deleted, or by the signal. */
+export async function* readStream(deps: Deps, options: ReadStreamOptions): AsyncGenerator<StreamItem> {
+  const { tenantId, runId, signal } = options;
+  const news = createNews(deps, options);
+  try {
+    let afterId = options.afterId ?? (await lastStreamId(deps.db, { tenantId, runId }));
+    // Who wants only what comes from now on has no use for what was moved before.
+    let packRead = options.afterId === undefined;
+    while (!signal.aborted) {
+      news.forget();
+      // State and events in one snapshot: a finished run's last events are in it.
+      const page = await readPage(deps, { tenantId, runId, afterId });
+      if (page === undefined) return;
+      if (page === "database_away") {
+        if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
+        continue;
+      }
+      const fromPack = page.moved && !packRead;
+      if (fromPack) packRead = true;
+      for (const line of fromPack ? await movedLines(deps, options, afterId) : page.lines) {
+        afterId = line.id;
+        yield { kind: "line", line };
+        if (signal.aborted) return;
+        news.sent();
+      }
+      if (fromPack || page.full) continue;
+      if (isFinished(page.status)) return;
+      if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
+    }
+  } finally {
+    news.close();
+  }
+}
+
+type Place = Readonly<{ tenantId: TenantId; runId: RunId; afterId: number }>;
+
+/** A database that is away for a while is waited for: who watches would only come back and ask again. */
+async function readPage(deps: Deps, place: Place): Promise<StreamPage | undefined | "database_away"> {
+  try {
+    return await readStreamPage(deps.db, { ...place, maxRows: PAGE_ROWS });
+  } catch (error) {
+    if (!isTransientDbError(error)) throw error;
+    return "database_away";
+  }
+}
+
+/** The events of a run whose stream left Postgres. */
+async function movedLines(deps: Deps, { tenantId, runId }: ReadStreamOptions, afterId: number): Promise<StreamLine[]> {
+  const { stream } = await loadRunContent(deps, tenantId, runId);
+  return stream
+    .filter(({ id }) => id > afterId)
+    .map(({ id, event, data }) => ({ id, event, json: JSON.stringify(data) }));
+}
+
+/** What wakes a reader: notifications of its run, else the poll; and when it is time to say that it is still there. */
+function createNews(deps: Deps, options: ReadStreamOptions) {
+  const { clock, notifier, random } = deps;
+  const pollMs = options.pollMs ?? DEFAULT_POLL_MS;
+  let heard = false;
+  let wake = new AbortController();
+  let lastMs = clock.monotonicMs();
+  const stop = notifier.listen("stream", (id) => {
+    if (id !== undefined && id !== options.runId) return;
+    heard = true;
+    wake.abort();
+  });
+  const onAbort = (): void => wake.abort();
+  options.signal.addEventListener("abort", onAbort, { once: true });
+
+  return {
+    /** What comes from here on is news. */
+    forget(): void {
+      heard = false;
+    },
+    /** Something was sent: the next heartbeat is a full interval away. */
+    sent(): void {
+      lastMs = clock.monotonicMs();
+    },
+    /** Resolves when there may be news, or when it is time for a heartbeat. */
+    async wait(): Promise<"look" | "heartbeat"> {
+      wake = new AbortController();
+      if (heard || options.signal.aborted) return "look";
+      const beatMs = lastMs + options.heartbeatMs - clock.monotonicMs();
+      const lookMs = pollMs * (0.75 + random() / 2);
+      await clock.sleep(Math.max(0, Math.min(beatMs, lookMs)), wake.signal);
+      if (heard || options.signal.aborted || beatMs > lookMs) return "look";
+      lastMs = clock.monotonicMs();
+      return "heartbeat";
+    },
+    close(): void {
+      stop();
+      options.signal.removeEventListener("abort", onAbort);
+    },
+  };
+}

@@ -1,0 +1,59 @@
+// The wire's shapes of checkpoints and tasks as LangGraph streams them: snake_case, checkpoints by reference, nothing internal.
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export type CheckpointRef = Readonly<{
+  thread_id: unknown;
+  checkpoint_id: unknown;
+  checkpoint_ns: unknown;
+  checkpoint_map: unknown;
+}>;
+
+/** The checkpoint a LangGraph config points to, as clients send it back. */
+export function checkpointOf(config: unknown, options: Readonly<{ idNeeded: boolean }>): CheckpointRef | null {
+  const configurable = fieldsOf(fieldsOf(config)?.configurable);
+  if (configurable === undefined || !configurable.thread_id) return null;
+  if (options.idNeeded && typeof configurable.checkpoint_id !== "string") return null;
+  return {
+    thread_id: configurable.thread_id,
+    checkpoint_id: configurable.checkpoint_id ?? null,
+    checkpoint_ns: configurable.checkpoint_ns ?? "",
+    checkpoint_map: configurable.checkpoint_map ?? null,
+  };
+}
+
+/** A task whose `state` is only the address of its subgraph's state shows that address as `checkpoint`. */
+export function taskShape(task: unknown): Fields {
+  const fields = fieldsOf(task) ?? {};
+  const checkpoint = checkpointOf(fields.state, { idNeeded: false });
+  if (checkpoint === null) return fields;
+  const { state: _address, ...rest } = fields;
+  return { ...rest, checkpoint };
+}
+
+/** A checkpoint as the modes `debug` and `checkpoints` get it from LangGraph. */
+export function checkpointShape(payload: Fields): Fields {
+  const { parentConfig, ...rest } = payload;
+  return {
+    ...rest,
+    config: publicConfig(payload.config),
+    checkpoint: checkpointOf(payload.config, { idNeeded: true }),
+    parent_config: publicConfig(parentConfig),
+    parent_checkpoint: checkpointOf(parentConfig, { idNeeded: true }),
+    tasks: Array.isArray(payload.tasks) ? payload.tasks.map(taskShape) : [],
+  };
+}
+
+function publicConfig(config: unknown): unknown {
+  const fields = fieldsOf(config);
+  if (fields === undefined) return config;
+  const { callbacks: _callbacks, ...rest } = fields;
+  const configurable = fieldsOf(fields.configurable);
+  if (configurable === undefined) return rest;
+  const shown = Object.entries(configurable).filter(([key]) => !key.startsWith("__"));
+  return { ...rest, configurable: Object.fromEntries(shown) };
+}
+
+export function fieldsOf(value: unknown): Fields | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
+}

@@ -1,0 +1,182 @@
+// Where an attempt's events go: numbered, batched, stored under its lease, in order. The first at once, then every 25 ms
+// or 64 KB, one statement each. Events it was given are not lost by a database that goes away and comes back.
+import type { Lease } from "../../core/clock.js";
+import type { Deps } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
+import { backoffMs, isTransientDbError } from "../../core/retry.js";
+import { appendStreamChunks, IDS_PER_ATTEMPT, type StreamLine } from "../../runs/stream-chunks.js";
+import type { StreamEvent } from "./modes.js";
+
+const LINGER_MS = 25;
+const BATCH_BYTES = 65_536;
+/** More than this not stored yet: who pushes waits. */
+const BACKLOG_BYTES = 4 * 1024 * 1024;
+/** Appends don't wait for the disk; Postgres writes at the latest after three times 200 ms. */
+const UNSAFE_MS = 2_000;
+
+export type StreamSink = Readonly<{
+  /** Takes the next event; resolves when there is room for more. Rejects once the lease is lost or the signal aborted. */
+  push(event: StreamEvent): Promise<void>;
+  /** Resolves when everything pushed is stored; rejects like `push`. */
+  drain(): Promise<void>;
+  /** Numbers the last events of the attempt, for `settleRun` to store; nothing may be pushed after it. */
+  finish(events: readonly StreamEvent[]): StreamLine[];
+}>;
+
+/** Starts an attempt's stream with its `metadata` event. Aborting `signal` ends it, also while it waits for the database. */
+export function createStreamSink(
+  deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
+  lease: Lease,
+  signal: AbortSignal,
+): StreamSink {
+  const sink = new Sink(deps, lease, signal);
+  const metadata = { run_id: lease.runId, attempt: lease.attempt };
+  sink.push({ event: "metadata", json: JSON.stringify(metadata) }).catch(() => {
+    // Whoever pushes next hears of it.
+  });
+  return sink;
+}
+
+type Batch = StreamLine[];
+
+class Sink implements StreamSink {
+  private nextId: number;
+  private queue: StreamLine[] = [];
+  private queuedBytes = 0;
+  private failure: Readonly<{ error: unknown }> | undefined;
+  private writing = false;
+  private draining = false;
+  private onRoom: (() => void)[] = [];
+  private hurry = (): void => {};
+  /** Batches that a crash of Postgres may still take away, oldest first. */
+  private recent: Readonly<{ batch: Batch; atMs: number }>[] = [];
+
+  constructor(
+    private readonly deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
+    private readonly lease: Lease,
+    private readonly signal: AbortSignal,
+  ) {
+    this.nextId = (lease.attempt - 1) * IDS_PER_ATTEMPT;
+    signal.addEventListener("abort", () => this.hurry(), { once: true });
+  }
+
+  async push(event: StreamEvent): Promise<void> {
+    this.check();
+    const line = this.number(event);
+    this.queue.push(line);
+    this.queuedBytes += sizeOf(line);
+    this.start();
+    if (this.queuedBytes >= BATCH_BYTES) this.hurry();
+    if (this.queuedBytes < BACKLOG_BYTES) return;
+    await this.progress(() => this.queuedBytes < BACKLOG_BYTES);
+  }
+
+  async drain(): Promise<void> {
+    this.draining = true;
+    this.hurry();
+    await this.progress(() => !this.writing && this.queue.length === 0);
+    this.check();
+  }
+
+  finish(events: readonly StreamEvent[]): StreamLine[] {
+    return events.map((event) => this.number(event));
+  }
+
+  private number({ event, json }: StreamEvent): StreamLine {
+    return { id: this.nextId++, event, json };
+  }
+
+  private check(): void {
+    if (this.failure !== undefined) throw this.failure.error;
+    this.signal.throwIfAborted();
+  }
+
+  /** Waits until `reached`, or throws what ended the sink. */
+  private async progress(reached: () => boolean): Promise<void> {
+    while (!reached()) {
+      this.check();
+      await new Promise<void>((resolve) => this.onRoom.push(resolve));
+    }
+  }
+
+  private start(): void {
+    if (this.writing) return;
+    this.writing = true;
+    void this.write();
+  }
+
+  private async write(): Promise<void> {
+    try {
+      // What is pushed in one go is stored in one go.
+      await new Promise((resolve) => setImmediate(resolve));
+      while (this.queue.length > 0) {
+        const startedMs = this.deps.clock.monotonicMs();
+        await this.store(this.takeBatch());
+        this.deps.notifier.notify("stream", this.lease.runId);
+        this.tellProgress();
+        await this.linger(startedMs + LINGER_MS - this.deps.clock.monotonicMs());
+      }
+    } catch (error) {
+      this.failure = { error };
+    } finally {
+      this.writing = false;
+      this.tellProgress();
+    }
+  }
+
+  private takeBatch(): Batch {
+    let bytes = 0;
+    let count = 0;
+    for (const line of this.queue) {
+      if (count > 0 && bytes + sizeOf(line) > BATCH_BYTES) break;
+      bytes += sizeOf(line);
+      count++;
+    }
+    this.queuedBytes -= bytes;
+    return this.queue.splice(0, count);
+  }
+
+  /** One batch, tried again while the database is away; before it, what a crash of the database took. */
+  private async store(batch: Batch): Promise<void> {
+    let again: readonly Batch[] = [];
+    for (let failures = 0; ; ) {
+      this.signal.throwIfAborted();
+      try {
+        const previous = this.recent.at(-1)?.batch[0]?.id ?? null;
+        const result = await appendStreamChunks(this.deps.db, this.lease, [...again, batch], previous);
+        if (!result.owned) throw this.leaseLost();
+        if (result.previousKept || again.length > 0) break;
+        again = this.recent.map((entry) => entry.batch);
+      } catch (error) {
+        if (!isTransientDbError(error)) throw error;
+        await this.deps.clock.sleep(backoffMs(++failures, this.deps.random()), this.signal);
+      }
+    }
+    const nowMs = this.deps.clock.monotonicMs();
+    this.recent = [...this.recent.filter((entry) => nowMs - entry.atMs < UNSAFE_MS), { batch, atMs: nowMs }];
+  }
+
+  private async linger(ms: number): Promise<void> {
+    if (ms <= 0 || this.draining || this.queuedBytes >= BATCH_BYTES) return;
+    const early = new AbortController();
+    this.hurry = () => early.abort();
+    await this.deps.clock.sleep(ms, early.signal);
+    this.hurry = () => {};
+  }
+
+  private tellProgress(): void {
+    for (const resolve of this.onRoom.splice(0)) resolve();
+  }
+
+  private leaseLost(): EngineError {
+    const { runId, attempt } = this.lease;
+    return new EngineError("lease_lost", `Attempt ${attempt} of run ${runId} lost its lease; its stream ends here`, {
+      details: { run_id: runId, attempt },
+    });
+  }
+}
+
+/** About as many bytes as it takes; exact enough to bound batches and memory. */
+function sizeOf(line: StreamLine): number {
+  return line.json.length + line.event.length + 32;
+}

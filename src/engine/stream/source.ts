@@ -1,0 +1,56 @@
+// Runs a graph and hands out what it streams in one form, however it was asked: chunks with namespace and mode, and,
+// when asked for, the events of everything inside.
+import type { RunnableGraph } from "../graphs.js";
+import type { StreamPlan } from "./plan.js";
+
+export type SourceItem =
+  | Readonly<{ kind: "chunk"; ns: readonly string[]; mode: string; payload: unknown }>
+  | Readonly<{ kind: "event"; event: GraphEvent }>;
+
+/** An event of `streamEvents`, version 2. */
+export type GraphEvent = Readonly<{
+  event: string;
+  name: string;
+  run_id: string;
+  tags?: readonly string[];
+  metadata?: Readonly<Record<string, unknown>>;
+  data?: unknown;
+}>;
+
+type StreamArguments = Parameters<RunnableGraph["stream"]>;
+export type GraphInput = StreamArguments[0];
+/** `runId` is required: it tells the graph's own chunks from those of what runs inside it. */
+export type GraphOptions = Omit<NonNullable<StreamArguments[1]>, "streamMode" | "subgraphs"> &
+  Readonly<{ runId: string }>;
+
+/**
+ * Starts the graph and yields what it streams as it comes.
+ *
+ * @example for await (const item of openSource(graph, input, { ...config, runId, signal }, planStream(request)))
+ */
+export async function* openSource(
+  graph: RunnableGraph,
+  input: GraphInput,
+  options: GraphOptions,
+  plan: StreamPlan,
+): AsyncGenerator<SourceItem> {
+  const { streamMode, subgraphs, events } = plan.langgraph;
+  if (!events) {
+    // streamMode is a list, so each chunk names its mode.
+    const chunks = (await graph.stream(input, { ...options, streamMode, subgraphs })) as AsyncIterable<unknown>;
+    for await (const chunk of chunks) yield asChunk(chunk, subgraphs);
+    return;
+  }
+  const all = graph.streamEvents(input, { ...options, version: "v2", streamMode, subgraphs });
+  for await (const event of all as AsyncIterable<GraphEvent>) {
+    const isChunk = event.event === "on_chain_stream" && event.run_id === options.runId;
+    if (isChunk) yield asChunk((event.data as { chunk: unknown }).chunk, subgraphs);
+    else if (!event.tags?.includes("langsmith:hidden")) yield { kind: "event", event };
+  }
+}
+
+function asChunk(chunk: unknown, subgraphs: boolean): SourceItem {
+  const tuple = chunk as readonly unknown[];
+  const [ns, mode, payload] = subgraphs ? tuple : [[], ...tuple];
+  return { kind: "chunk", ns: ns as string[], mode: mode as string, payload };
+}

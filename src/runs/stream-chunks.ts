@@ -1,0 +1,150 @@
+// What runs stream to clients (table `stream_chunks`): one row holds a batch of events as JSON lines, in id order.
+// Appends are fenced by the lease and don't wait for the disk; who appends makes up for what a crash of Postgres loses.
+import type { Lease } from "../core/clock.js";
+import type { Sql } from "../core/deps.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { RunStatus } from "../core/run.js";
+
+/** One event of a run. `json` is the JSON text of its data, so that what is replayed is what was sent. */
+export type StreamLine = Readonly<{ id: number; event: string; json: string }>;
+
+/** Ids of attempt n start at (n - 1) times this: a later attempt's are always higher. */
+export const IDS_PER_ATTEMPT = 1_000_000_000;
+
+type RunKey = Readonly<{ tenantId: TenantId; runId: RunId }>;
+type Batch = readonly StreamLine[];
+
+/**
+ * Appends batches, each one row, if the lease still holds: `owned` is false when it doesn't, and then nothing is written.
+ * Repeating it changes nothing. `previousKept` is false when the row that starts with `previousFirstId` is gone: Postgres
+ * crashed, and what was appended shortly before is lost.
+ */
+export async function appendStreamChunks(
+  sql: Sql,
+  lease: Lease,
+  batches: readonly Batch[],
+  previousFirstId: number | null,
+): Promise<Readonly<{ owned: boolean; previousKept: boolean }>> {
+  // The row lock makes the fence hold: a plain join would let a stale attempt append after a takeover.
+  // The setting is local to this statement's own transaction: one round trip, no wait for the disk.
+  const { rows } = await sql.query<{ owned: boolean; previousKept: boolean }>(
+    `with relaxed as materialized (
+      select set_config('synchronous_commit', 'off', true) as value
+    ), owner as materialized (
+      select r.run_id
+      from runs r, relaxed
+      where r.tenant_id = $1 and r.run_id = $2 and r.attempt = $3 and r.lease_owner = $4 and r.status = 'running'
+      for no key update of r
+    ), appended as (
+      insert into stream_chunks (tenant_id, run_id, first_id, last_id, lines)
+      select $1, owner.run_id, batch.first_id, batch.last_id, batch.lines
+      from owner, unnest($5::bigint[], $6::bigint[], $7::text[]) batch(first_id, last_id, lines)
+      on conflict (tenant_id, run_id, first_id) do nothing
+    )
+    select exists (select 1 from owner) as owned,
+      $8::bigint is null or exists (
+        select 1 from stream_chunks where tenant_id = $1 and run_id = $2 and first_id = $8
+      ) as "previousKept"`,
+    [lease.tenantId, lease.runId, lease.attempt, lease.owner, ...columnsOf(batches), previousFirstId],
+  );
+  return rows[0] ?? { owned: false, previousKept: true };
+}
+
+/** Inserts one batch inside the caller's transaction, which has locked the run and proven the lease. */
+export async function insertStreamChunks(sql: Sql, key: RunKey, batch: Batch): Promise<void> {
+  if (batch.length === 0) return;
+  await sql.query(
+    `insert into stream_chunks (tenant_id, run_id, first_id, last_id, lines)
+    select $1, $2, * from unnest($3::bigint[], $4::bigint[], $5::text[])
+    on conflict (tenant_id, run_id, first_id) do nothing`,
+    [key.tenantId, key.runId, ...columnsOf([batch])],
+  );
+}
+
+/** A run's stream as far as it is in Postgres, with the run's state in the same snapshot. */
+export type StreamPage = Readonly<{
+  threadId: ThreadId;
+  status: RunStatus;
+  /** The run's content, its stream included, is in a pack. */
+  moved: boolean;
+  lines: readonly StreamLine[];
+  /** There may be more rows after these. */
+  full: boolean;
+}>;
+
+/** Events after `afterId`, at most `maxRows` batches; undefined when there is no such run. */
+export async function readStreamPage(
+  sql: Sql,
+  page: RunKey & Readonly<{ afterId: number; maxRows: number }>,
+): Promise<StreamPage | undefined> {
+  const { rows } = await sql.query<{
+    threadId: ThreadId;
+    status: RunStatus;
+    moved: boolean;
+    lines: string | null;
+  }>(
+    `select r.thread_id as "threadId", r.status, r.content_moved_at is not null as moved, c.lines
+    from runs r
+    left join lateral (
+      select s.first_id, s.lines
+      from stream_chunks s
+      where s.tenant_id = $1 and s.run_id = $2 and s.last_id > $3
+        and s.first_id >= coalesce((
+          select max(p.first_id)
+          from stream_chunks p
+          where p.tenant_id = $1 and p.run_id = $2 and p.first_id <= $3
+        ), 0)
+      order by s.first_id
+      limit $4
+    ) c on true
+    where r.tenant_id = $1 and r.run_id = $2
+    order by c.first_id`,
+    [page.tenantId, page.runId, page.afterId, page.maxRows],
+  );
+  const run = rows[0];
+  if (run === undefined) return undefined;
+  const batches = rows.flatMap((row) => (row.lines === null ? [] : [row.lines]));
+  return {
+    threadId: run.threadId,
+    status: run.status,
+    moved: run.moved,
+    lines: batches.flatMap(parseLines).filter((line) => line.id > page.afterId),
+    full: batches.length === page.maxRows,
+  };
+}
+
+/** The highest id stored for the run, -1 when there is none. */
+export async function lastStreamId(sql: Sql, key: RunKey): Promise<number> {
+  const { rows } = await sql.query<{ lastId: number }>(
+    `select coalesce(max(last_id), -1) as "lastId" from stream_chunks where tenant_id = $1 and run_id = $2`,
+    [key.tenantId, key.runId],
+  );
+  return rows[0]?.lastId ?? -1;
+}
+
+function columnsOf(batches: readonly Batch[]): [number[], number[], string[]] {
+  const filled = batches.filter((batch) => batch.length > 0);
+  return [
+    filled.map((batch) => batch[0]?.id ?? 0),
+    filled.map((batch) => batch.at(-1)?.id ?? 0),
+    filled.map((batch) => batch.map(formatLine).join("\n")),
+  ];
+}
+
+function formatLine(line: StreamLine): string {
+  return `{"id":${line.id},"event":${JSON.stringify(line.event)},"data":${line.json}}`;
+}
+
+/** The events of one row, in order. */
+export function parseLines(lines: string): StreamLine[] {
+  return lines.split("\n").map(parseLine);
+}
+
+const LINE = /^\{"id":(\d+),"event":("(?:[^"\\]|\\.)*"),"data":/;
+
+/** Cuts the data out instead of parsing it: a replay must be equal to the letter, and most readers only pass it on. */
+function parseLine(line: string): StreamLine {
+  const head = LINE.exec(line);
+  if (head === null) throw new Error("A stream row holds a line that is no event");
+  return { id: Number(head[1]), event: JSON.parse(head[2] ?? '""') as string, json: line.slice(head[0].length, -1) };
+}
