@@ -20,6 +20,8 @@ export type RunRecord = Readonly<{
   request: unknown;
   error: unknown;
   stream: readonly Readonly<{ id: number; event: string; data: unknown }>[];
+  /** The stream goes on with the run's record in the next block. */
+  more?: boolean;
 }>;
 
 /** One gzip member of a pack, parsed. Its bytes were checked against the hash in its pack's row, each node against its own. */
