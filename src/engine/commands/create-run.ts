@@ -19,8 +19,8 @@ export type CreateRunInput = Readonly<{
   assistant: Readonly<{
     assistantId: AssistantId;
     graphId: string;
-    config: RunConfig;
-    context: Readonly<Record<string, unknown>>;
+    config: Readonly<Record<string, unknown>>;
+    context: unknown;
     metadata: Readonly<Record<string, unknown>>;
   }>;
   request: RunRequest;
@@ -173,11 +173,12 @@ async function insert(
 
 /** Assistant, thread and run settings as the wire merges them: the later wins, `configurable` key by key. */
 function mergeRequest(request: RunRequest, input: CreateRunInput, thread: LockedThread): RunRequest {
-  const threadConfig = thread.config as RunConfig;
-  const layers = [input.assistant.config, threadConfig, request.config];
+  // Parsed by the doors before they were stored.
+  const assistantConfig = input.assistant.config as RunConfig;
+  const layers = [assistantConfig, thread.config as RunConfig, request.config];
   const configurable: Record<string, unknown> = Object.assign({}, ...layers.map((layer) => layer.configurable ?? {}));
-  const tags = request.config.tags ?? input.assistant.config.tags;
-  const limit = request.config.recursion_limit ?? input.assistant.config.recursion_limit;
+  const tags = request.config.tags ?? assistantConfig.tags;
+  const limit = request.config.recursion_limit ?? assistantConfig.recursion_limit;
   return {
     ...request,
     config: {
@@ -185,6 +186,6 @@ function mergeRequest(request: RunRequest, input: CreateRunInput, thread: Locked
       ...(limit === undefined ? {} : { recursion_limit: limit }),
       configurable,
     },
-    context: { ...input.assistant.context, ...(request.context ?? {}) },
+    context: { ...(input.assistant.context as RunRequest["context"]), ...request.context },
   };
 }

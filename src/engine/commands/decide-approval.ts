@@ -1,0 +1,66 @@
+// Decides one open question: makes the run that carries the answer, with the settings of the run that asked.
+import type { Deps } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
+import type { ApprovalId, TenantId } from "../../core/ids.js";
+import { getApproval, type ApprovalRow } from "../../approvals/approvals.js";
+import { getAssistant } from "../../assistants/queries.js";
+import { getRun, type RunRow } from "../../runs/runs.js";
+import { loadRunContent } from "../run-content.js";
+import { createRun } from "./create-run.js";
+import { decodeRequest } from "./request.js";
+
+/**
+ * Answers the approval and returns the run that goes on with it. First wins.
+ * Throws `not_found`, and `not_pending` naming who decided what when it isn't open any more.
+ */
+export async function decideApproval(
+  deps: Deps,
+  decision: Readonly<{ tenantId: TenantId; approvalId: ApprovalId; value: unknown; decidedBy: string }>,
+): Promise<RunRow> {
+  const approval = await getApproval(deps.db, decision);
+  if (approval === undefined) throw new EngineError("not_found", `Approval ${decision.approvalId} not found`);
+  if (approval.status !== "pending") throw alreadyClosed(approval);
+  const { tenantId, threadId, runId } = approval;
+  const asking = await getRun(deps.db, { tenantId, runId });
+  const assistant = asking && (await getAssistant(deps.db, { tenantId, idOrGraphId: asking.assistantId }));
+  if (asking === undefined || assistant === undefined) {
+    throw new EngineError("not_found", `The run or assistant that asked approval ${approval.approvalId} is gone`);
+  }
+  const content = await loadRunContent(deps, tenantId, runId);
+  const asked = decodeRequest(content.request);
+  return createRun(deps, {
+    tenantId,
+    threadId,
+    assistant,
+    request: {
+      ...asked,
+      input: null,
+      command: { resume: { [approval.interruptId]: decision.value } },
+      checkpoint: null,
+    },
+    metadata: {},
+    multitaskStrategy: "enqueue",
+    ifNotExists: "reject",
+    onCompletion: "keep",
+    afterSeconds: null,
+    createdBy: decision.decidedBy,
+  });
+}
+
+function alreadyClosed(approval: ApprovalRow): EngineError {
+  const at = approval.decidedAt?.toISOString() ?? "";
+  const how =
+    approval.status === "decided"
+      ? `was decided${approval.decision === null ? "" : ` (${approval.decision})`} by ${approval.decidedBy} at ${at}, run ${approval.decidedRunId}`
+      : `was withdrawn at ${at}: ${approval.withdrawnReason}`;
+  return new EngineError("not_pending", `Approval ${approval.approvalId} ${how}`, {
+    details: {
+      approval_id: approval.approvalId,
+      status: approval.status,
+      decision: approval.decision,
+      decided_by: approval.decidedBy,
+      decided_at: at,
+      run_id: approval.decidedRunId,
+    },
+  });
+}
