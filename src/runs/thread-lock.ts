@@ -2,6 +2,7 @@
 import type { Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
+import { refuseReuse } from "./tombstones.js";
 
 export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
 export type LockedThread = ThreadKey &
@@ -24,16 +25,16 @@ export async function lockThread(sql: Sql, key: ThreadKey): Promise<LockedThread
   return rows[0];
 }
 
-/** Creates the thread unless it exists, then locks it. */
+/** Creates the thread unless it exists, then locks it. Throws `conflict` for the id of a deleted thread. */
 export async function ensureThread(
   sql: Sql,
   thread: ThreadKey & Readonly<{ ephemeral: boolean }>,
 ): Promise<LockedThread> {
-  await sql.query(`insert into threads (tenant_id, thread_id, ephemeral) values ($1, $2, $3) on conflict do nothing`, [
-    thread.tenantId,
-    thread.threadId,
-    thread.ephemeral,
-  ]);
+  const { rowCount } = await sql.query(
+    `insert into threads (tenant_id, thread_id, ephemeral) values ($1, $2, $3) on conflict do nothing`,
+    [thread.tenantId, thread.threadId, thread.ephemeral],
+  );
+  if (rowCount > 0) await refuseReuse(sql, thread);
   return (await lockThread(sql, thread)) as LockedThread;
 }
 

@@ -1,8 +1,9 @@
-// Conversations (tables `threads` and `tombstones`): rows as people and commands read them, and the statements that change them.
+// Conversations (table `threads`) as people read, make, label and delete them. Locking and status: thread-lock.ts.
 // Ephemeral threads belong to stateless runs: readers that serve people don't see them.
 import type { Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
+import type { ThreadKey } from "./thread-lock.js";
 
 export type ThreadRow = Readonly<{
   threadId: ThreadId;
@@ -15,8 +16,6 @@ export type ThreadRow = Readonly<{
   stateUpdatedAt: Date | null;
 }>;
 
-export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
-
 const COLUMNS = `
   thread_id as "threadId", status, ephemeral, metadata, config,
   created_at as "createdAt", updated_at as "updatedAt", state_updated_at as "stateUpdatedAt"`;
@@ -28,7 +27,7 @@ export type NewThread = ThreadKey &
     ephemeral?: boolean;
   }>;
 
-/** Inserts an idle thread; undefined when the tenant has one with this id. Whoever needs the id never reused looks at `isTombstoned` next. */
+/** Inserts an idle thread; undefined when the tenant has one with this id. `refuseReuse` comes next. */
 export async function insertThread(sql: Sql, thread: NewThread): Promise<ThreadRow | undefined> {
   const { rows } = await sql.query<ThreadRow>(
     `insert into threads (tenant_id, thread_id, metadata, config, ephemeral)
@@ -50,15 +49,6 @@ export async function insertThread(sql: Sql, thread: NewThread): Promise<ThreadR
 export async function getThread(sql: Sql, key: ThreadKey): Promise<ThreadRow | undefined> {
   const { rows } = await sql.query<ThreadRow>(
     `select ${COLUMNS} from threads where tenant_id = $1 and thread_id = $2`,
-    [key.tenantId, key.threadId],
-  );
-  return rows[0];
-}
-
-/** The thread, locked until the transaction ends: the first lock of everything that changes its runs. */
-export async function lockThread(sql: Sql, key: ThreadKey): Promise<ThreadRow | undefined> {
-  const { rows } = await sql.query<ThreadRow>(
-    `select ${COLUMNS} from threads where tenant_id = $1 and thread_id = $2 for no key update`,
     [key.tenantId, key.threadId],
   );
   return rows[0];
@@ -141,20 +131,6 @@ export async function mergeThreadMetadata(
   return rows[0];
 }
 
-/** Sets what the thread is doing; `stateChanged` also dates its state. */
-export async function setThreadStatus(
-  sql: Sql,
-  change: ThreadKey & Readonly<{ status: ThreadStatus; stateChanged?: boolean }>,
-): Promise<void> {
-  await sql.query(
-    `update threads
-    set status = $3, updated_at = clock_timestamp(),
-      state_updated_at = case when $4 then clock_timestamp() else state_updated_at end
-    where tenant_id = $1 and thread_id = $2`,
-    [change.tenantId, change.threadId, change.status, change.stateChanged ?? false],
-  );
-}
-
 /** Deletes the thread's row and what hangs on it by foreign key (runs, events, streams, approvals). */
 export async function deleteThreadRow(sql: Sql, key: ThreadKey): Promise<boolean> {
   const { rowCount } = await sql.query("delete from threads where tenant_id = $1 and thread_id = $2", [
@@ -162,20 +138,4 @@ export async function deleteThreadRow(sql: Sql, key: ThreadKey): Promise<boolean
     key.threadId,
   ]);
   return rowCount > 0;
-}
-
-/** Says for good that this thread was deleted: what is still on its way must not bring it back. */
-export async function insertTombstone(sql: Sql, key: ThreadKey): Promise<void> {
-  await sql.query("insert into tombstones (tenant_id, thread_id) values ($1, $2) on conflict do nothing", [
-    key.tenantId,
-    key.threadId,
-  ]);
-}
-
-export async function isTombstoned(sql: Sql, key: ThreadKey): Promise<boolean> {
-  const { rows } = await sql.query<{ found: boolean }>(
-    "select exists (select 1 from tombstones where tenant_id = $1 and thread_id = $2) as found",
-    [key.tenantId, key.threadId],
-  );
-  return rows[0]?.found ?? false;
 }
