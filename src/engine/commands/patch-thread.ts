@@ -1,0 +1,23 @@
+// Labels a thread: merges metadata, key by key.
+import type { Deps } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
+import { lockThread, type ThreadKey } from "../../runs/thread-lock.js";
+import { mergeThreadMetadata, type ThreadRow } from "../../runs/threads.js";
+
+/** Throws `not_found`. */
+export async function patchThread(
+  deps: Deps,
+  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>> }>,
+): Promise<ThreadRow> {
+  return deps.db.tx(async (sql) => {
+    const thread = await lockThread(sql, patch);
+    const patched = thread?.ephemeral === false ? await mergeThreadMetadata(sql, patch) : undefined;
+    if (patched === undefined) throw threadNotFound(patch);
+    return patched;
+  });
+}
+
+/** The wire's words for a thread the tenant doesn't have. */
+export function threadNotFound(key: ThreadKey): EngineError {
+  return new EngineError("not_found", `Thread with ID ${key.threadId} not found`);
+}
