@@ -1,0 +1,18 @@
+// At start every graph gets its system assistant, so that a graph's name works wherever an assistant's id does.
+import { upsertSystemAssistants } from "../../assistants/queries.js";
+import type { Deps } from "../../core/deps.js";
+import type { TenantId } from "../../core/ids.js";
+
+/** Registers the graphs for a tenant; safe to repeat and to do from many processes at once. */
+export async function registerAssistants(
+  deps: Deps,
+  start: Readonly<{
+    tenantId: TenantId;
+    graphIds: readonly string[];
+    config?: Readonly<Record<string, unknown>>;
+    context?: unknown;
+  }>,
+): Promise<void> {
+  const changed = await upsertSystemAssistants(deps.db, start);
+  if (changed > 0) deps.log.info({ tenantId: start.tenantId, changed }, "system assistants registered");
+}
