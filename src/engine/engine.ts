@@ -1,6 +1,8 @@
 // What the doors (HTTP, CLI) get: the parts commands need, and who is asking. Everything else is a function over it.
+import type { BodyReader } from "../checkpoint/body-reader.js";
 import type { Deps } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
+import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
 
 export type Engine = Readonly<{
@@ -8,4 +10,16 @@ export type Engine = Readonly<{
   graphs: Graphs;
   /** Whose request this is, from its headers. Rejects with an EngineError when it is nobody's. */
   tenantOf(headers: Headers): Promise<TenantId>;
+  /** Reads what checkpoints name; one per process, for its cache. */
+  bodyReader: BodyReader;
+  edits: EditSettings;
+}>;
+
+/** How edits of a state, short runs made by this process, are held and committed. */
+export type EditSettings = Readonly<{
+  /** Unique per process start; the combiner's own. */
+  owner: string;
+  combiner: Combiner;
+  leaseMs: number;
+  moveAfterMs: number;
 }>;

@@ -1,0 +1,211 @@
+// Reading and editing the state of a thread through its graph: now, at a checkpoint, over its history.
+// A thread without a graph has the empty state, which clients rely on.
+import type { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
+import { systemAssistantId } from "../assistants/queries.js";
+import { createSaver } from "../checkpoint/saver.js";
+import type { Lease } from "../core/clock.js";
+import { EngineError, isEngineError } from "../core/errors.js";
+import { type AssistantId, isUuid, type TenantId } from "../core/ids.js";
+import { isTransientDbError } from "../core/retry.js";
+import type { ThreadRow } from "../runs/threads.js";
+import { editThread } from "./commands/edit-thread.js";
+import type { Engine } from "./engine.js";
+import type { RunnableGraph } from "./graphs.js";
+import { EMPTY_STATE, type ThreadState, toThreadState } from "./thread-state.js";
+
+/** A place in a thread's history; nothing in it means the newest state of the root graph. */
+export type StateAddress = Readonly<{
+  checkpoint_ns?: string | undefined;
+  checkpoint_id?: string | undefined;
+  checkpoint_map?: Readonly<Record<string, unknown>> | undefined;
+}>;
+
+export type OfThread = Readonly<{ tenantId: TenantId; thread: ThreadRow }>;
+
+/** The newest state. */
+export function getState(
+  engine: Engine,
+  of: OfThread,
+  options: Readonly<{ subgraphs: boolean }>,
+): Promise<ThreadState> {
+  return getStateAt(engine, of, {}, options);
+}
+
+/** The state at an address. Throws `not_found` when it names a checkpoint or subgraph that isn't there. */
+export async function getStateAt(
+  engine: Engine,
+  of: OfThread,
+  address: StateAddress,
+  options: Readonly<{ subgraphs: boolean }>,
+): Promise<ThreadState> {
+  const graph = await openGraph(engine, of, readSaver(engine, of.tenantId));
+  if (graph === undefined) {
+    if (address.checkpoint_id !== undefined) throw checkpointNotFound(of.thread, address.checkpoint_id);
+    return EMPTY_STATE;
+  }
+  const snapshot = await reading(of, () => graph.getState(configOf(of, address), options));
+  const state = toThreadState(snapshot);
+  if (address.checkpoint_id !== undefined && state.checkpoint === null) {
+    throw checkpointNotFound(of.thread, address.checkpoint_id);
+  }
+  return state;
+}
+
+/** States newest first: those before a checkpoint, of one namespace, whose metadata contains the filter. */
+export async function getHistory(
+  engine: Engine,
+  of: OfThread,
+  page: Readonly<{
+    limit: number;
+    before?: string | undefined;
+    metadata?: Readonly<Record<string, unknown>> | undefined;
+    address?: StateAddress | undefined;
+  }>,
+): Promise<ThreadState[]> {
+  const graph = await openGraph(engine, of, readSaver(engine, of.tenantId));
+  if (graph === undefined) return [];
+  const config = configOf(of, page.address ?? {});
+  const options = {
+    limit: page.limit,
+    ...(page.before !== undefined && {
+      before: { configurable: { ...config.configurable, checkpoint_id: page.before } },
+    }),
+    ...(page.metadata !== undefined && { filter: page.metadata }),
+  };
+  return reading(of, async () => {
+    const states: ThreadState[] = [];
+    for await (const snapshot of graph.getStateHistory(config, options)) states.push(toThreadState(snapshot));
+    return states;
+  });
+}
+
+/**
+ * Edits the state as if `asNode` had returned `values` (`null` as `__end__` ends what is going on), on the newest state or
+ * on the one addressed. Throws `thread_busy`, `not_found`, and `bad_request` when the graph can't take the update.
+ */
+export async function updateState(
+  engine: Engine,
+  of: OfThread,
+  update: Readonly<{ values: unknown; asNode: string | undefined; address: StateAddress }>,
+): Promise<Readonly<{ thread_id: string; checkpoint_ns: string; checkpoint_id: string }>> {
+  const { thread, tenantId } = of;
+  const graphId = graphIdOf(thread);
+  if (graphId === undefined) throw new EngineError("bad_request", `Thread ${thread.threadId} has no graph ID`);
+  const edit = {
+    ...engine.edits,
+    tenantId,
+    threadId: thread.threadId,
+    graphId,
+    assistantId: assistantIdOf(thread, graphId),
+  };
+  if (update.address.checkpoint_id !== undefined) {
+    await getStateAt(engine, of, update.address, { subgraphs: false });
+  }
+  return editThread(engine.deps, edit, async (lease) => {
+    const graph = await openGraph(engine, of, writeSaver(engine, lease));
+    if (graph === undefined) throw new EngineError("internal", `Thread ${thread.threadId} lost its graph`);
+    const config = configOf(of, { ...update.address, checkpoint_ns: update.address.checkpoint_ns ?? "" });
+    const withRun = { ...config, metadata: { run_id: lease.runId } };
+    const next = await applying(() => graph.updateState(withRun, update.values as never, update.asNode));
+    const head = await graph.getState(configOf(of, {}), { subgraphs: false });
+    const { tasks, checkpoint } = toThreadState(head);
+    return {
+      value: editedCheckpoint(next, thread.threadId),
+      checkpointId: checkpoint?.checkpoint_id ?? null,
+      hasNext: head.next.length > 0,
+      interrupts: tasks.flatMap((task) =>
+        task.interrupts.flatMap(({ id }) => (id === undefined ? [] : [{ interruptId: id, node: task.name }])),
+      ),
+    };
+  });
+}
+
+/** The graph of a thread on a saver of our own; undefined when no run or caller has said which graph it is. */
+export async function openGraph(
+  engine: Engine,
+  of: OfThread,
+  saver: BaseCheckpointSaver<string>,
+): Promise<RunnableGraph | undefined> {
+  const graphId = graphIdOf(of.thread);
+  if (graphId === undefined) return undefined;
+  const configurable = of.thread.config.configurable as Readonly<Record<string, unknown>> | undefined;
+  const shared = await engine.graphs.get(graphId, configurable === undefined ? {} : { configurable });
+  const graph = shared.withConfig({});
+  // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
+  graph.checkpointer = saver as unknown as BaseCheckpointSaver;
+  return graph;
+}
+
+export function readSaver(engine: Engine, tenantId: TenantId): BaseCheckpointSaver<string> {
+  return createSaver({ sql: engine.deps.db, tenantId, commit: null, bodies: engine.bodyReader });
+}
+
+/** Past its lease a commit is refused anyway, so there is no use in trying longer than that. */
+function writeSaver(engine: Engine, lease: Lease): BaseCheckpointSaver<string> {
+  const { deps, bodyReader, edits } = engine;
+  return createSaver({
+    sql: deps.db,
+    tenantId: lease.tenantId,
+    runId: lease.runId,
+    attempt: lease.attempt,
+    commit: edits.combiner.forLease(lease, AbortSignal.timeout(edits.leaseMs)),
+    bodies: bodyReader,
+    largeBodies: { deps, threadId: lease.threadId },
+  });
+}
+
+/** Stamped on the thread by its first run, or given when it was created. */
+export function graphIdOf(thread: ThreadRow): string | undefined {
+  const { graph_id } = thread.metadata;
+  return typeof graph_id === "string" ? graph_id : undefined;
+}
+
+function assistantIdOf(thread: ThreadRow, graphId: string): AssistantId {
+  const { assistant_id } = thread.metadata;
+  return typeof assistant_id === "string" && isUuid(assistant_id)
+    ? (assistant_id as AssistantId)
+    : systemAssistantId(graphId);
+}
+
+function configOf(of: OfThread, address: StateAddress) {
+  const given = Object.entries(address).filter(([, value]) => value !== undefined);
+  return { configurable: { ...Object.fromEntries(given), thread_id: of.thread.threadId as string } };
+}
+
+function editedCheckpoint(config: Readonly<{ configurable?: Record<string, unknown> }>, threadId: string) {
+  return {
+    thread_id: threadId,
+    checkpoint_ns: String(config.configurable?.checkpoint_ns ?? ""),
+    checkpoint_id: String(config.configurable?.checkpoint_id),
+  };
+}
+
+function checkpointNotFound(thread: ThreadRow, checkpointId: string): EngineError {
+  return new EngineError("not_found", `Checkpoint ${checkpointId} not found on thread ${thread.threadId}`);
+}
+
+/** Errors of the graph's own code while its state is read get a code; ours and the database's keep theirs. */
+async function reading<T>(of: OfThread, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (isEngineError(error) || isTransientDbError(error)) throw error;
+    const what = error instanceof Error ? error.name : typeof error;
+    throw new EngineError(
+      "graph_invalid",
+      `Graph "${graphIdOf(of.thread)}" can't read the state of thread ${of.thread.threadId}: it threw ${what}`,
+      { cause: error },
+    );
+  }
+}
+
+/** What LangGraph or a reducer refuses is the caller's to mend. */
+async function applying<T>(apply: () => Promise<T>): Promise<T> {
+  try {
+    return await apply();
+  } catch (error) {
+    if (isEngineError(error) || isTransientDbError(error)) throw error;
+    const what = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    throw new EngineError("bad_request", `The update can't be applied. ${what}`, { cause: error });
+  }
+}
