@@ -1,0 +1,75 @@
+// The HTTP door: what holds for every request, and the routes behind it. One app per engine, served by any fetch server.
+import { Hono, type MiddlewareHandler } from "hono";
+import { bodyLimit } from "hono/body-limit";
+import { cors } from "hono/cors";
+import { HTTPException } from "hono/http-exception";
+import type { Engine } from "../engine/engine.js";
+import type { ApiEnv } from "./env.js";
+import { errorResponse } from "./http-errors.js";
+import { IGNORED_FIELDS_HEADER } from "./request.js";
+import { approvalRoutes } from "./routes/approvals.js";
+import { assistantRoutes } from "./routes/assistants.js";
+import { metaRoutes } from "./routes/meta.js";
+import { notImplementedRoutes } from "./routes/not-implemented.js";
+import { runRoutes } from "./routes/runs.js";
+import { stateRoutes } from "./routes/state.js";
+import { threadRoutes } from "./routes/threads.js";
+
+const MAX_BODY_BYTES = 64 * 1024 * 1024;
+
+const EXPOSED_HEADERS = [
+  "content-location",
+  "location",
+  "x-pagination-total",
+  "x-pagination-next",
+  "x-request-id",
+  IGNORED_FIELDS_HEADER.toLowerCase(),
+];
+
+/**
+ * The whole HTTP surface over an engine.
+ *
+ * @example const response = await createApp(engine).request("/threads", { method: "POST" });
+ */
+export function createApp(engine: Engine): Hono<ApiEnv> {
+  const app = new Hono<ApiEnv>();
+  app.onError((error, c) => errorResponse(error, c, engine.deps.log));
+  app.notFound((c) => {
+    throw new HTTPException(404, { message: `Nothing is served at ${c.req.method} ${c.req.path}` });
+  });
+  app.use(requestId(engine));
+  // Browsers ask for what they need; allowing what they ask for covers every x- header.
+  app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
+  app.use(bodyLimit({ maxSize: MAX_BODY_BYTES, onError: tooLarge }));
+  app.route("/", metaRoutes(engine));
+  app.use(tenant(engine));
+  app.route("/", assistantRoutes(engine));
+  app.route("/", threadRoutes(engine));
+  app.route("/", stateRoutes(engine));
+  app.route("/", runRoutes(engine));
+  app.route("/", approvalRoutes(engine));
+  app.route("/", notImplementedRoutes());
+  return app;
+}
+
+/** The caller's request id when it is one that can stand in a log line, else a new one. */
+function requestId(engine: Engine): MiddlewareHandler<ApiEnv> {
+  return async (c, next) => {
+    const given = c.req.header("x-request-id");
+    const id = given !== undefined && /^[\w.-]{1,64}$/.test(given) ? given : engine.deps.ids.next<string>();
+    c.set("requestId", id);
+    c.header("X-Request-Id", id);
+    await next();
+  };
+}
+
+function tenant(engine: Engine): MiddlewareHandler<ApiEnv> {
+  return async (c, next) => {
+    c.set("tenantId", await engine.tenantOf(c.req.raw.headers));
+    await next();
+  };
+}
+
+function tooLarge(): never {
+  throw new HTTPException(413, { message: `The request body is larger than ${MAX_BODY_BYTES} bytes` });
+}

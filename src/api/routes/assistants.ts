@@ -1,0 +1,113 @@
+// Reading assistants: rows, the drawing and the schemas of their graphs.
+import { type Context, Hono } from "hono";
+import { z } from "zod";
+import { type AssistantRow, countAssistants, getAssistant, searchAssistants } from "../../assistants/queries.js";
+import { EngineError } from "../../core/errors.js";
+import { describeSchemas, describeSubgraphs, drawGraph } from "../../engine/assistant-graph.js";
+import type { Engine } from "../../engine/engine.js";
+import type { GraphSchemas } from "../../engine/graph-schemas.js";
+import type { ApiEnv } from "../env.js";
+import { json, pageHeaders, select } from "../reply.js";
+import { flag, one, readBody, readQuery } from "../request.js";
+import { assistantCount, assistantSearch } from "../schemas/assistants.js";
+
+export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
+  const { deps, graphs } = engine;
+  const routes = new Hono<ApiEnv>();
+
+  routes.post("/assistants/search", async (c) => {
+    const body = await readBody(c, assistantSearch);
+    const filter = filterOf(c, body);
+    const offset = body.offset ?? 0;
+    const [rows, total] = await Promise.all([
+      searchAssistants(deps.db, {
+        ...filter,
+        sortBy: body.sort_by ?? "created_at",
+        sortOrder: body.sort_order ?? "desc",
+        limit: body.limit ?? 10,
+        offset,
+      }),
+      countAssistants(deps.db, filter),
+    ]);
+    pageHeaders(c, { offset, returned: rows.length, total });
+    return json(
+      c,
+      rows.map((row) => select(toWire(row), body.select)),
+    );
+  });
+
+  routes.post("/assistants/count", async (c) => {
+    const body = await readBody(c, assistantCount);
+    return c.json(await countAssistants(deps.db, filterOf(c, body)));
+  });
+
+  routes.get("/assistants/:assistant_id", async (c) => json(c, toWire(await find(engine, c))));
+
+  routes.get("/assistants/:assistant_id/graph", async (c) => {
+    const { xray } = readQuery(c, z.object({ xray: depth }));
+    return c.json(await drawGraph(graphs, await find(engine, c), xray));
+  });
+
+  routes.get("/assistants/:assistant_id/schemas", async (c) => {
+    const assistant = await find(engine, c);
+    return c.json(schemasToWire(assistant, await describeSchemas(graphs, assistant)));
+  });
+
+  routes.get("/assistants/:assistant_id/subgraphs/:namespace?", async (c) => {
+    const { recurse } = readQuery(c, z.object({ recurse: flag }));
+    const assistant = await find(engine, c);
+    const found = await describeSubgraphs(graphs, assistant, { namespace: c.req.param("namespace"), recurse });
+    const wire = Object.entries(found).map(([namespace, schemas]) => [namespace, schemasToWire(assistant, schemas)]);
+    return c.json(Object.fromEntries(wire));
+  });
+
+  return routes;
+}
+
+/** Subgraphs to draw as well: all, none, or down to a depth. */
+const depth = one.transform((value, context): boolean | number => {
+  const word = value?.toLowerCase();
+  if (word === undefined || ["", "false", "no", "0"].includes(word)) return false;
+  if (["true", "yes"].includes(word)) return true;
+  if (/^\d{1,3}$/.test(word)) return Number(word);
+  context.addIssue({ code: "custom", message: "must be true, false or a depth" });
+  return z.NEVER;
+});
+
+async function find(engine: Engine, c: Context<ApiEnv>): Promise<AssistantRow> {
+  const idOrGraphId = c.req.param("assistant_id") ?? "";
+  const found = await getAssistant(engine.deps.db, { tenantId: c.get("tenantId"), idOrGraphId });
+  if (found === undefined) throw new EngineError("not_found", "Assistant not found");
+  return found;
+}
+
+function filterOf(c: Context<ApiEnv>, body: z.output<typeof assistantCount>) {
+  return { tenantId: c.get("tenantId"), graphId: body.graph_id, name: body.name, metadata: body.metadata };
+}
+
+function toWire(row: AssistantRow) {
+  return {
+    assistant_id: row.assistantId,
+    graph_id: row.graphId,
+    name: row.name,
+    description: row.description,
+    version: row.version,
+    config: row.config,
+    context: row.context,
+    metadata: row.metadata,
+    created_at: row.createdAt,
+    updated_at: row.updatedAt,
+  };
+}
+
+/** In LangGraph.js what a graph is configured with and its context are one thing. */
+function schemasToWire(assistant: AssistantRow, schemas: GraphSchemas) {
+  return {
+    graph_id: assistant.graphId,
+    input_schema: schemas.input,
+    output_schema: schemas.output,
+    state_schema: schemas.state,
+    config_schema: schemas.config,
+    context_schema: schemas.config,
+  };
+}

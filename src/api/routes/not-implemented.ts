@@ -1,0 +1,56 @@
+// The rest of the wire contract: routes that stock clients may call and this server doesn't serve yet answer 501 by name.
+import { Hono } from "hono";
+import { EngineError } from "../../core/errors.js";
+import type { ApiEnv } from "../env.js";
+
+const UNSERVED: readonly (readonly [method: string, path: string])[] = [
+  ["POST", "/assistants"],
+  ["PATCH", "/assistants/:assistant_id"],
+  ["DELETE", "/assistants/:assistant_id"],
+  ["POST", "/assistants/:assistant_id/versions"],
+  ["POST", "/assistants/:assistant_id/latest"],
+  ["POST", "/threads/prune"],
+  ["POST", "/threads/:thread_id/copy"],
+  ["GET", "/threads/:thread_id/storage"],
+  ["PATCH", "/threads/:thread_id/state"],
+  ["GET", "/threads/:thread_id/stream"],
+  ["POST", "/threads/:thread_id/commands"],
+  ["POST", "/threads/:thread_id/stream/events"],
+  ["GET", "/threads/:thread_id/stream/events"],
+  ["POST", "/runs/batch"],
+  ["POST", "/runs/cancel"],
+  ["POST", "/runs/crons"],
+  ["POST", "/runs/crons/search"],
+  ["POST", "/runs/crons/count"],
+  ["GET", "/runs/crons/:cron_id"],
+  ["PATCH", "/runs/crons/:cron_id"],
+  ["DELETE", "/runs/crons/:cron_id"],
+  ["POST", "/threads/:thread_id/runs/crons"],
+  ["PUT", "/store/items"],
+  ["GET", "/store/items"],
+  ["DELETE", "/store/items"],
+  ["POST", "/store/items/search"],
+  ["POST", "/store/namespaces"],
+  ["POST", "/ui/:graph_id"],
+  ["GET", "/ui/:graph_id/:file"],
+  ["POST", "/mcp"],
+  ["GET", "/mcp"],
+  ["DELETE", "/mcp"],
+  ["POST", "/a2a/:assistant_id"],
+  ["GET", "/metrics"],
+  ["GET", "/docs"],
+  ["GET", "/openapi.json"],
+  ["GET", "/threads/:thread_id/runs/:run_id/record"],
+];
+
+/** Mount after the served routes: what one of them has taken never gets here. */
+export function notImplementedRoutes(): Hono<ApiEnv> {
+  const routes = new Hono<ApiEnv>();
+  for (const [method, path] of UNSERVED) {
+    routes.on(method, [path, `${path}/`], () => {
+      const shown = path.replaceAll(/:(\w+)/g, "{$1}");
+      throw new EngineError("not_implemented", `${method} ${shown} is not implemented yet`);
+    });
+  }
+  return routes;
+}

@@ -1,0 +1,119 @@
+// Threads: made, found, labelled, deleted. What they hold and wait for comes from their newest checkpoint.
+import { type Context, Hono } from "hono";
+import { z } from "zod";
+import { EngineError } from "../../core/errors.js";
+import type { ThreadId } from "../../core/ids.js";
+import { createThread } from "../../engine/commands/create-thread.js";
+import { deleteThread } from "../../engine/commands/delete-thread.js";
+import { patchThread, threadNotFound } from "../../engine/commands/patch-thread.js";
+import type { Engine } from "../../engine/engine.js";
+import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "../../engine/thread-head.js";
+import type { ThreadKey } from "../../runs/thread-lock.js";
+import { countThreads, getThread, searchThreads, type ThreadRow } from "../../runs/threads.js";
+import type { ApiEnv } from "../env.js";
+import { json, pageHeaders, select } from "../reply.js";
+import { list, pathId, readBody, readQuery } from "../request.js";
+import { threadCount, threadCreate, threadPatch, threadSearch } from "../schemas/threads.js";
+
+export function threadRoutes(engine: Engine): Hono<ApiEnv> {
+  const { deps } = engine;
+  const routes = new Hono<ApiEnv>();
+
+  routes.post("/threads", async (c) => {
+    const body = await readBody(c, threadCreate);
+    const thread = await createThread(deps, {
+      tenantId: c.get("tenantId"),
+      threadId: body.thread_id,
+      metadata: body.metadata ?? {},
+      ifExists: body.if_exists ?? "raise",
+    });
+    return json(c, await withHead(engine, c, thread));
+  });
+
+  routes.post("/threads/search", (c) => search(engine, c));
+
+  routes.post("/threads/count", async (c) => {
+    const { status, metadata } = await readBody(c, threadCount);
+    return c.json(await countThreads(deps.db, { tenantId: c.get("tenantId"), status, metadata }));
+  });
+
+  routes.get("/threads/:thread_id", async (c) => {
+    const { include } = readQuery(c, z.object({ include: list }));
+    const unknown = (include ?? []).filter((name) => name !== "ttl");
+    if (unknown.length > 0) throw new EngineError("bad_request", "include: must be ttl");
+    const thread = await withHead(engine, c, await findThread(engine, c));
+    return json(c, include === undefined ? thread : { ...thread, ttl: null });
+  });
+
+  routes.patch("/threads/:thread_id", async (c) => {
+    const body = await readBody(c, threadPatch);
+    const thread = await patchThread(deps, { ...keyOf(c), metadata: body.metadata ?? {} });
+    if (c.req.header("prefer")?.includes("return=minimal")) return c.body(null, 204);
+    return json(c, await withHead(engine, c, thread));
+  });
+
+  routes.delete("/threads/:thread_id", async (c) => {
+    const thread = await findThread(engine, c);
+    const deleted = await deleteThread(deps, { tenantId: c.get("tenantId"), threadId: thread.threadId });
+    if (!deleted) throw threadNotFound(keyOf(c));
+    return c.body(null, 204);
+  });
+
+  return routes;
+}
+
+/** The thread a path names, if people may see it: those of stateless runs are nobody's. */
+export async function findThread(engine: Engine, c: Context<ApiEnv>): Promise<ThreadRow> {
+  const key = keyOf(c);
+  const thread = await getThread(engine.deps.db, key);
+  if (thread === undefined || thread.ephemeral) throw threadNotFound(key);
+  return thread;
+}
+
+async function search(engine: Engine, c: Context<ApiEnv>): Promise<Response> {
+  const { deps } = engine;
+  const body = await readBody(c, threadSearch);
+  const tenantId = c.get("tenantId");
+  const filter = { tenantId, ids: body.ids, status: body.status, metadata: body.metadata };
+  const offset = body.offset ?? 0;
+  const [threads, total] = await Promise.all([
+    searchThreads(deps.db, {
+      ...filter,
+      sortBy: body.sort_by ?? "created_at",
+      sortOrder: body.sort_order ?? "desc",
+      limit: body.limit ?? 10,
+      offset,
+    }),
+    countThreads(deps.db, filter),
+  ]);
+  const wanted = body.select;
+  const readsHeads = wanted === undefined || wanted.includes("values") || wanted.includes("interrupts");
+  const heads = readsHeads ? await readThreadHeads(engine, tenantId, threads) : new Map<ThreadId, ThreadHead>();
+  pageHeaders(c, { offset, returned: threads.length, total });
+  return json(
+    c,
+    threads.map((thread) => select(toWire(thread, heads.get(thread.threadId) ?? EMPTY_HEAD), wanted)),
+  );
+}
+
+async function withHead(engine: Engine, c: Context<ApiEnv>, thread: ThreadRow) {
+  return toWire(thread, await readThreadHead(engine, { tenantId: c.get("tenantId"), thread }));
+}
+
+function keyOf(c: Context<ApiEnv>): ThreadKey {
+  return { tenantId: c.get("tenantId"), threadId: pathId<ThreadId>(c, "thread_id") };
+}
+
+function toWire(thread: ThreadRow, head: ThreadHead) {
+  return {
+    thread_id: thread.threadId,
+    created_at: thread.createdAt,
+    updated_at: thread.updatedAt,
+    state_updated_at: thread.stateUpdatedAt ?? thread.createdAt,
+    metadata: thread.metadata,
+    status: thread.status,
+    config: thread.config,
+    values: head.values,
+    interrupts: head.interrupts,
+  };
+}

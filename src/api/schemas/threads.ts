@@ -1,0 +1,108 @@
+// Request bodies of the thread and state routes.
+import { z } from "zod";
+import type { ThreadId } from "../../core/ids.js";
+import { absent, checkpoint, jsonObject, limit, notServed, offset, sortOrder, text, uuid } from "./parts.js";
+
+const threadId = uuid.transform((id) => id as ThreadId);
+const status = z.enum(["idle", "busy", "interrupted", "error"]);
+
+export const threadCreate = z.object({
+  thread_id: absent(threadId),
+  metadata: absent(jsonObject),
+  if_exists: absent(z.enum(["raise", "do_nothing"])),
+  ttl: notServed,
+  supersteps: z
+    .array(z.unknown())
+    .nullish()
+    .refine((steps) => (steps ?? []).length === 0, "is not supported by this server yet"),
+});
+
+export const threadPatch = z.object({ metadata: absent(jsonObject), ttl: notServed });
+
+export const THREAD_FIELDS = [
+  "thread_id",
+  "created_at",
+  "updated_at",
+  "state_updated_at",
+  "metadata",
+  "status",
+  "config",
+  "values",
+  "interrupts",
+] as const;
+
+const filter = {
+  metadata: absent(jsonObject),
+  status: absent(status),
+  values: notServed,
+};
+
+export const threadSearch = z.object({
+  ...filter,
+  ids: absent(z.array(threadId).max(1000)),
+  limit: absent(limit),
+  offset: absent(offset),
+  sort_by: absent(z.enum(["thread_id", "status", "created_at", "updated_at", "state_updated_at"])),
+  sort_order: absent(sortOrder),
+  // "context" is a name the stock client's types have; a thread has none here.
+  select: absent(z.array(z.enum([...THREAD_FIELDS, "context"]))),
+  extract: notServed,
+});
+
+export const threadCount = z.object(filter);
+
+const STATE_FIELDS = [
+  "values",
+  "next",
+  "tasks",
+  "checkpoint",
+  "metadata",
+  "created_at",
+  "parent_checkpoint",
+  "interrupts",
+];
+
+/** Which fields of a state: names, or `values.<key>` for one key of the values. */
+export const stateSelect = z.array(z.string()).superRefine((fields, context) => {
+  for (const [at, field] of fields.entries()) {
+    if (STATE_FIELDS.includes(field) || /^values\../s.test(field)) continue;
+    context.addIssue({
+      code: "custom",
+      path: [at],
+      message: `must be values.<key> or one of ${STATE_FIELDS.join(", ")}`,
+    });
+  }
+});
+
+export const stateAtCheckpoint = z.object({
+  checkpoint: absent(checkpoint),
+  subgraphs: absent(z.union([z.boolean(), z.enum(["true", "false"]).transform((word) => word === "true")])),
+  select: absent(stateSelect),
+});
+
+export const stateUpdate = z.object({
+  values: z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())]).nullish(),
+  as_node: absent(text),
+  checkpoint: absent(checkpoint),
+  checkpoint_id: absent(uuid),
+});
+
+/** Where history goes on: a checkpoint's id, a checkpoint, or a config that names one. */
+export const before = z.union(
+  [
+    uuid,
+    z
+      .object({ configurable: z.object({ checkpoint_id: uuid }) })
+      .transform((config) => config.configurable.checkpoint_id),
+    z.object({ checkpoint_id: uuid }).transform((point) => point.checkpoint_id),
+  ],
+  { error: "must be a checkpoint id, a checkpoint, or a config with configurable.checkpoint_id" },
+);
+
+export const stateHistory = z.object({
+  limit: absent(limit),
+  before: absent(before),
+  metadata: absent(jsonObject),
+  checkpoint: absent(checkpoint),
+  select: absent(stateSelect),
+});

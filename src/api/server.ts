@@ -1,0 +1,81 @@
+// The app on a port. Closing stops taking requests, lets the running ones end, and cuts what is still open after a grace time:
+// streams that clients hold open take up again elsewhere.
+import { once } from "node:events";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createAdaptorServer } from "@hono/node-server";
+import type { Hono } from "hono";
+import { EngineError } from "../core/errors.js";
+import type { ApiEnv } from "./env.js";
+
+const GRACE_MS = 5_000;
+
+export type ApiServer = Readonly<{
+  /** Where it listens: `http://127.0.0.1:2024`. */
+  url: string;
+  port: number;
+  /** Resolves when the last request has ended. */
+  close(options?: Readonly<{ graceMs?: number }>): Promise<void>;
+}>;
+
+/**
+ * Listens; resolves when requests are taken. Port 0 takes any free one.
+ * Throws `config_invalid` naming the host and port when they can't be had.
+ */
+export async function serveApi(
+  app: Hono<ApiEnv>,
+  address: Readonly<{ host?: string; port: number }>,
+): Promise<ApiServer> {
+  const host = address.host ?? "127.0.0.1";
+  // Graphs run in this process too: they keep Node's own Request and Response.
+  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false }) as Server;
+  // The default cuts a request whose body takes longer than 5 minutes to arrive; proxies have their own limits.
+  server.keepAliveTimeout = 65_000;
+  await listen(server, host, address.port);
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    port,
+    close: (options) => closeServer(server, options?.graceMs ?? GRACE_MS),
+  };
+}
+
+async function listen(server: Server, host: string, port: number): Promise<void> {
+  server.listen(port, host);
+  try {
+    await once(server, "listening");
+  } catch (cause) {
+    throw new EngineError("config_invalid", cannotListen(cause, host, port), { cause });
+  }
+}
+
+function cannotListen(cause: unknown, host: string, port: number): string {
+  const code = (cause as NodeJS.ErrnoException).code;
+  switch (code) {
+    case "EADDRINUSE":
+      return `Port ${port} on ${host} is in use; stop what listens there or give another with --port`;
+    case "EACCES":
+      return `Port ${port} on ${host} can't be used without more rights; give one above 1023 with --port`;
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+      return `${host} is no address of this machine; give another with --host`;
+    default:
+      return `Can't listen on ${host} port ${port}: ${code ?? String(cause)}`;
+  }
+}
+
+async function closeServer(server: Server, graceMs: number): Promise<void> {
+  if (!server.listening) return;
+  // A connection kept alive for a next request is idle only once its running request has ended.
+  server.on("request", (_request, response) => response.setHeader("Connection", "close"));
+  const idle = setInterval(() => server.closeIdleConnections(), 50);
+  const cut = setTimeout(() => server.closeAllConnections(), graceMs);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.close((error) => (error ? reject(error) : resolve()));
+    });
+  } finally {
+    clearInterval(idle);
+    clearTimeout(cut);
+  }
+}
