@@ -6,7 +6,6 @@ import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import type { Hono } from "hono";
 import { EngineError } from "../core/errors.js";
-import type { ApiEnv } from "./env.js";
 
 const GRACE_MS = 5_000;
 
@@ -23,13 +22,13 @@ export type ApiServer = Readonly<{
  * Throws `config_invalid` naming the host and port when they can't be had.
  */
 export async function serveApi(
-  app: Hono<ApiEnv>,
+  app: Pick<Hono, "fetch">,
   address: Readonly<{ host?: string; port: number }>,
 ): Promise<ApiServer> {
   const host = address.host ?? "127.0.0.1";
   // Graphs run in this process too: they keep Node's own Request and Response.
   const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false }) as Server;
-  // The default cuts a request whose body takes longer than 5 minutes to arrive; proxies have their own limits.
+  // Longer than load balancers keep an idle connection (60 s), so that they never send on one just closed.
   server.keepAliveTimeout = 65_000;
   await listen(server, host, address.port);
   const { port } = server.address() as AddressInfo;
