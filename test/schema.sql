@@ -1,0 +1,402 @@
+-- What the migrations make. Refresh with: npx vitest run test/db/schema.test.ts -u
+
+table approvals
+  tenant_id text collate "C" not null
+  approval_id uuid not null
+  thread_id uuid not null
+  run_id uuid not null
+  checkpoint_id uuid
+  interrupt_id text not null
+  node text
+  status text not null default 'pending'::text
+  asked_at timestamp with time zone not null default clock_timestamp()
+  decided_at timestamp with time zone
+  decided_by text
+  decided_run_id uuid
+  decision text
+  withdrawn_reason text
+  constraint approvals_decided CHECK (((status = 'pending'::text) = (decided_at IS NULL)))
+  constraint approvals_pkey PRIMARY KEY (tenant_id, approval_id)
+  constraint approvals_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'decided'::text, 'withdrawn'::text])))
+  constraint approvals_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
+  CREATE INDEX approvals_pending ON perdure.approvals USING btree (tenant_id, asked_at) WHERE (status = 'pending'::text)
+  CREATE INDEX approvals_thread ON perdure.approvals USING btree (tenant_id, thread_id, asked_at DESC)
+  CREATE UNIQUE INDEX approvals_one_pending ON perdure.approvals USING btree (tenant_id, thread_id, interrupt_id) WHERE (status = 'pending'::text)
+
+table assistants
+  tenant_id text collate "C" not null
+  assistant_id uuid not null
+  graph_id text collate "C" not null
+  name text not null
+  description text
+  version integer not null default 1
+  config jsonb not null default '{}'::jsonb
+  context jsonb not null default '{}'::jsonb
+  metadata jsonb not null default '{}'::jsonb
+  created_at timestamp with time zone not null default now()
+  updated_at timestamp with time zone not null default now()
+  constraint assistants_pkey PRIMARY KEY (tenant_id, assistant_id)
+  constraint assistants_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  CREATE INDEX assistants_graph ON perdure.assistants USING btree (tenant_id, graph_id)
+
+table bodies
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  hash bytea not null
+  pack_id uuid not null
+  block integer not null
+  constraint bodies_hash_check CHECK ((length(hash) = 32))
+  constraint bodies_pkey PRIMARY KEY (tenant_id, thread_id, hash)
+  constraint bodies_tenant_id_pack_id_fkey FOREIGN KEY (tenant_id, pack_id) REFERENCES packs(tenant_id, pack_id)
+  CREATE INDEX bodies_pack ON perdure.bodies USING btree (tenant_id, pack_id)
+
+table channel_versions
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  ns text collate "C" not null
+  channel text not null
+  version text collate "C" not null
+  data bytea
+  refs bytea[]
+  constraint channel_versions_pkey PRIMARY KEY (tenant_id, thread_id, ns, channel, version)
+
+table checkpoint_writes
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  ns text collate "C" not null
+  checkpoint_id uuid not null
+  task_id text collate "C" not null
+  idx integer not null
+  task_path text collate "C" not null default ''::text
+  channel text not null
+  run_id uuid
+  attempt integer
+  data bytea not null
+  refs bytea[]
+  created_at timestamp with time zone not null default now()
+  constraint checkpoint_writes_pkey PRIMARY KEY (tenant_id, thread_id, ns, checkpoint_id, task_id, idx)
+
+table checkpoints
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  ns text collate "C" not null
+  checkpoint_id uuid not null
+  parent_id uuid
+  run_id uuid
+  attempt integer
+  seq bigint not null generated always as identity
+  step integer
+  source text
+  metadata jsonb not null default '{}'::jsonb
+  channels text[]
+  versions text[]
+  head bytea
+  pack_id uuid
+  block integer
+  created_at timestamp with time zone not null default now()
+  constraint checkpoints_here_or_moved CHECK (((head IS NULL) = (pack_id IS NOT NULL)))
+  constraint checkpoints_pkey PRIMARY KEY (tenant_id, thread_id, ns, checkpoint_id)
+  constraint checkpoints_tenant_id_pack_id_fkey FOREIGN KEY (tenant_id, pack_id) REFERENCES packs(tenant_id, pack_id)
+  CREATE INDEX checkpoints_newest ON perdure.checkpoints USING btree (tenant_id, thread_id, ns, seq DESC)
+  CREATE INDEX checkpoints_run ON perdure.checkpoints USING btree (tenant_id, run_id, seq DESC) WHERE (run_id IS NOT NULL)
+  CREATE INDEX checkpoints_unmoved ON perdure.checkpoints USING btree (tenant_id, thread_id) WHERE (pack_id IS NULL)
+
+table claim_cursor with (fillfactor=10)
+  priority smallint not null
+  tenant_id text collate "C" not null default ''::text
+  constraint claim_cursor_pkey PRIMARY KEY (priority)
+
+table events
+  tenant_id text collate "C" not null
+  run_id uuid not null
+  seq bigint not null generated always as identity
+  thread_id uuid not null
+  attempt integer not null
+  type text not null
+  payload jsonb not null default '{}'::jsonb
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint events_pkey PRIMARY KEY (tenant_id, run_id, seq)
+  constraint events_tenant_id_run_id_fkey FOREIGN KEY (tenant_id, run_id) REFERENCES runs(tenant_id, run_id) ON DELETE CASCADE
+
+table graph_limits
+  graph_id text collate "C" not null
+  max_running integer not null
+  constraint graph_limits_max_running_check CHECK ((max_running >= 0))
+  constraint graph_limits_pkey PRIMARY KEY (graph_id)
+
+table migrations
+  version integer not null
+  name text not null
+  breaking boolean not null
+  applied_at timestamp with time zone not null default now()
+  constraint migrations_pkey PRIMARY KEY (version)
+
+table packs
+  tenant_id text collate "C" not null
+  pack_id uuid not null
+  thread_id uuid not null
+  kind text not null
+  status text not null default 'pending'::text
+  key text not null
+  bytes bigint
+  block_offsets bigint[] not null default '{}'::bigint[]
+  block_hashes bytea[] not null default '{}'::bytea[]
+  created_at timestamp with time zone not null default now()
+  constraint packs_kind_check CHECK ((kind = ANY (ARRAY['pack'::text, 'object'::text])))
+  constraint packs_pkey PRIMARY KEY (tenant_id, pack_id)
+  constraint packs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'stored'::text])))
+  CREATE INDEX packs_pending ON perdure.packs USING btree (created_at) WHERE (status = 'pending'::text)
+  CREATE INDEX packs_thread ON perdure.packs USING btree (tenant_id, thread_id)
+
+table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
+  tenant_id text collate "C" not null
+  run_id uuid not null
+  thread_id uuid not null
+  assistant_id uuid not null
+  graph_id text collate "C" not null
+  kind text not null default 'run'::text
+  status text not null default 'pending'::text
+  priority smallint not null default 0
+  seq bigint not null default nextval('run_seq'::regclass)
+  head boolean not null
+  attempt integer not null default 0
+  crashes integer not null default 0
+  progress_attempt integer not null default 0
+  commit_no bigint not null default 0
+  begun boolean not null default false
+  lease_owner text
+  lease_expires_at timestamp with time zone
+  available_at timestamp with time zone
+  waits_for text
+  multitask_strategy text not null default 'enqueue'::text
+  agent_version text
+  metadata jsonb not null default '{}'::jsonb
+  request bytea
+  content_pack_id uuid
+  content_block integer
+  content_moved_at timestamp with time zone
+  error_code text
+  error_type text
+  error_preview text
+  error bytea
+  cancel_reason text
+  result_checkpoint_id uuid
+  created_at timestamp with time zone not null default now()
+  updated_at timestamp with time zone not null default now()
+  started_at timestamp with time zone
+  finished_at timestamp with time zone
+  constraint runs_error_preview_check CHECK ((length(error_preview) <= 200))
+  constraint runs_finished_when_done CHECK (((status = ANY (ARRAY['pending'::text, 'running'::text])) = (finished_at IS NULL)))
+  constraint runs_head_unfinished CHECK (((NOT head) OR (status = ANY (ARRAY['pending'::text, 'running'::text]))))
+  constraint runs_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'edit'::text])))
+  constraint runs_lease_when_running CHECK ((((status = 'running'::text) = (lease_owner IS NOT NULL)) AND ((status = 'running'::text) = (lease_expires_at IS NOT NULL))))
+  constraint runs_pkey PRIMARY KEY (tenant_id, run_id)
+  constraint runs_priority_check CHECK (((priority >= 0) AND (priority <= 3)))
+  constraint runs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text, 'success'::text, 'error'::text, 'timeout'::text])))
+  constraint runs_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
+  constraint runs_waits_for_check CHECK ((waits_for = ANY (ARRAY['approval'::text, 'timer'::text, 'person'::text])))
+  CREATE INDEX runs_of_thread ON perdure.runs USING btree (tenant_id, thread_id, seq DESC)
+  CREATE INDEX runs_ready ON perdure.runs USING btree (priority, graph_id, tenant_id, seq) WHERE ((status = 'pending'::text) AND head AND (available_at IS NULL))
+  CREATE INDEX runs_running ON perdure.runs USING btree (graph_id, tenant_id) WHERE (status = 'running'::text)
+  CREATE INDEX runs_waiting ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE (status = 'pending'::text)
+  CREATE UNIQUE INDEX runs_one_head ON perdure.runs USING btree (tenant_id, thread_id) WHERE head
+  CREATE UNIQUE INDEX runs_one_running ON perdure.runs USING btree (tenant_id, thread_id) WHERE (status = 'running'::text)
+
+table staged_bodies
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  hash bytea not null
+  kind smallint not null
+  refs bytea[]
+  data bytea not null
+  created_at timestamp with time zone not null default now()
+  constraint staged_bodies_hash_check CHECK ((length(hash) = 32))
+  constraint staged_bodies_kind_check CHECK ((kind = ANY (ARRAY[0, 1, 2])))
+  constraint staged_bodies_pkey PRIMARY KEY (tenant_id, thread_id, hash)
+
+table stream_chunks
+  tenant_id text collate "C" not null
+  run_id uuid not null
+  first_id bigint not null
+  last_id bigint not null
+  lines text not null
+  created_at timestamp with time zone not null default now()
+  constraint stream_chunks_check CHECK ((last_id >= first_id))
+  constraint stream_chunks_pkey PRIMARY KEY (tenant_id, run_id, first_id)
+  constraint stream_chunks_tenant_id_run_id_fkey FOREIGN KEY (tenant_id, run_id) REFERENCES runs(tenant_id, run_id) ON DELETE CASCADE
+
+table tenants
+  tenant_id text collate "C" not null
+  max_running integer not null default 1000000
+  created_at timestamp with time zone not null default now()
+  constraint tenants_max_running_check CHECK ((max_running >= 0))
+  constraint tenants_pkey PRIMARY KEY (tenant_id)
+  constraint tenants_tenant_id_check CHECK ((tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text))
+
+table threads
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  status text not null default 'idle'::text
+  ephemeral boolean not null default false
+  metadata jsonb not null default '{}'::jsonb
+  config jsonb not null default '{}'::jsonb
+  created_at timestamp with time zone not null default now()
+  updated_at timestamp with time zone not null default now()
+  state_updated_at timestamp with time zone
+  constraint threads_pkey PRIMARY KEY (tenant_id, thread_id)
+  constraint threads_status_check CHECK ((status = ANY (ARRAY['idle'::text, 'busy'::text, 'interrupted'::text, 'error'::text])))
+  constraint threads_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  CREATE INDEX threads_created ON perdure.threads USING btree (tenant_id, created_at DESC) WHERE (NOT ephemeral)
+  CREATE INDEX threads_metadata ON perdure.threads USING gin (metadata jsonb_path_ops)
+
+table timers
+  tenant_id text collate "C" not null
+  timer_id uuid not null
+  kind text not null
+  ref_id uuid not null
+  status text not null default 'due'::text
+  due_at timestamp with time zone not null
+  attempts integer not null default 0
+  last_error text
+  created_at timestamp with time zone not null default now()
+  updated_at timestamp with time zone not null default now()
+  constraint timers_pkey PRIMARY KEY (tenant_id, timer_id)
+  constraint timers_status_check CHECK ((status = ANY (ARRAY['due'::text, 'fired'::text, 'cancelled'::text])))
+  CREATE INDEX timers_due ON perdure.timers USING btree (due_at, timer_id) WHERE (status = 'due'::text)
+  CREATE UNIQUE INDEX timers_one_due ON perdure.timers USING btree (tenant_id, kind, ref_id) WHERE (status = 'due'::text)
+
+table tombstones
+  tenant_id text collate "C" not null
+  thread_id uuid not null
+  deleted_at timestamp with time zone not null default now()
+  constraint tombstones_pkey PRIMARY KEY (tenant_id, thread_id)
+
+sequence run_seq
+
+CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_ms bigint, graphs text[])
+ RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+#variable_conflict use_column
+begin
+  perform pg_advisory_xact_lock(7264861090);
+  return query
+  with recursive
+  busy as materialized (
+    select graph_id, tenant_id, count(*)::int as n from runs where status = 'running' group by 1, 2
+  ),
+  tenant_busy as materialized (
+    select tenant_id, sum(n)::int as n from busy group by 1
+  ),
+  tenant_full as materialized (
+    select b.tenant_id from tenant_busy b join tenants t using (tenant_id) where b.n >= t.max_running
+  ),
+  graph_free as materialized (
+    select g.graph_id, coalesce(l.max_running, 1000000) - coalesce(b.n, 0) as free
+    from unnest(graphs) g(graph_id)
+    left join graph_limits l using (graph_id)
+    left join (select graph_id, sum(n)::int as n from busy group by 1) b using (graph_id)
+    where coalesce(l.max_running, 1000000) > coalesce(b.n, 0)
+  ),
+  -- Loose index scan: per priority and graph with room, from tenant to tenant, starting after the cursor, once round.
+  walk(priority, graph_id, start, wrapped, tenant_id, ok, got) as (
+    select c.priority, f.graph_id, c.tenant_id, false, c.tenant_id, false, 0
+    from claim_cursor c, graph_free f
+    union all
+    select w.priority, w.graph_id, w.start, nx.wrapped, nx.tenant_id, fr.ok, w.got + fr.ok::int
+    from walk w
+    cross join lateral (
+      (select r.tenant_id, w.wrapped as wrapped
+        from runs r
+        where r.status = 'pending' and r.head and r.available_at is null
+          and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id > w.tenant_id
+        order by r.tenant_id
+        limit 1)
+      union all
+      (select r.tenant_id, true
+        from runs r
+        where not w.wrapped and r.status = 'pending' and r.head and r.available_at is null
+          and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id > ''
+        order by r.tenant_id
+        limit 1)
+      limit 1
+    ) nx
+    -- offset 0 keeps this a hashed subplan
+    cross join lateral (select nx.tenant_id not in (select tenant_id from tenant_full) as ok offset 0) fr
+    where w.got < slots and not (nx.wrapped and nx.tenant_id > w.start)
+  ),
+  candidate as materialized (
+    select w.priority, w.graph_id, w.tenant_id, t.max_running - coalesce(b.n, 0) as free,
+      (w.tenant_id <= w.start) as lap, h.run_id, h.seq
+    from (select * from walk where ok) w
+    join graph_free g using (graph_id)
+    join tenants t using (tenant_id)
+    left join tenant_busy b using (tenant_id)
+    cross join lateral (
+      select r.run_id, r.seq
+      from runs r
+      where r.status = 'pending' and r.head and r.available_at is null
+        and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id = w.tenant_id
+      order by r.seq
+      limit least(slots, t.max_running - coalesce(b.n, 0), g.free)
+    ) h
+  ),
+  ranked as (
+    select *,
+      row_number() over (partition by tenant_id order by priority, seq) as tenant_rank,
+      row_number() over (partition by priority, tenant_id order by seq) as turn
+    from candidate
+  ),
+  within_tenant as (
+    select ranked.*,
+      row_number() over (partition by ranked.graph_id order by ranked.priority, ranked.turn, ranked.lap, ranked.tenant_id)
+        as graph_rank
+    from ranked
+    where tenant_rank <= free
+  ),
+  pick as materialized (
+    select t.*
+    from within_tenant t
+    join graph_free g using (graph_id)
+    where t.graph_rank <= g.free
+    order by t.priority, t.turn, t.lap, t.tenant_id
+    limit slots
+  ),
+  locked as materialized (
+    select r.tenant_id, r.run_id
+    from runs r
+    where (r.tenant_id, r.run_id) in (select tenant_id, run_id from pick)
+      and r.status = 'pending' and r.head and r.available_at is null
+    order by r.run_id
+    for no key update skip locked
+  ),
+  claimed as (
+    update runs r
+    set status = 'running', attempt = r.attempt + 1, commit_no = 0, lease_owner = owner, waits_for = null,
+      lease_expires_at = clock_timestamp() + lease_ms * interval '1 ms',
+      started_at = coalesce(r.started_at, clock_timestamp()), updated_at = clock_timestamp()
+    from locked
+    where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
+    returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes
+  ),
+  logged as (
+    insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
+    select tenant_id, run_id, thread_id, attempt, 'run.claimed', jsonb_build_object('owner', owner)
+    from claimed
+  ),
+  moved_cursor as (
+    update claim_cursor c
+    set tenant_id = x.tenant_id
+    from (
+      select distinct on (priority) priority, tenant_id
+      from pick
+      where turn = 1
+      order by priority, lap desc, tenant_id desc
+    ) x
+    where c.priority = x.priority
+  )
+  select * from claimed;
+end
+$function$
+
