@@ -81,7 +81,11 @@ export const stateAtCheckpoint = z.object({
 });
 
 export const stateUpdate = z.object({
-  values: z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())]).nullish(),
+  // Content: taken as it is, so that no key or value of it changes on the way.
+  values: z
+    .unknown()
+    .refine((values) => values === undefined || typeof values === "object", "must be an object, an array or null")
+    .optional(),
   as_node: absent(text),
   checkpoint: absent(checkpoint),
   checkpoint_id: absent(uuid),
