@@ -16,8 +16,8 @@ export type Outcome =
   /** Parked until an instant (`sleepUntil`): the same run goes on then. */
   | Readonly<{ kind: "sleeping"; checkpointId: string | null; until: Date }>
   | Readonly<{ kind: "error"; checkpointId: string | null; error: RunError }>
-  /** Given back untouched (shutdown, lost database): no crash is counted. */
-  | Readonly<{ kind: "released" }>;
+  /** Given back untouched (shutdown, a store out of reach): no crash is counted. It may start again after `afterMs`. */
+  | Readonly<{ kind: "released"; afterMs: number }>;
 
 /** After this many claims that ended with a dead worker and without progress, a person decides. */
 export const MAX_CRASHES = 3;

@@ -43,14 +43,30 @@ export async function endAttempt(
   return rowCount === 1;
 }
 
-/** Gives the run back: pending again, at once or from `until` on; no crash is counted. False when the lease is lost. */
-export async function handBack(sql: Sql, lease: Lease, until: Date | null): Promise<boolean> {
-  const { rowCount } = await sql.query(
+/** When a run that is given back may start again; null is at once. */
+export type HandBackWhen = Readonly<{ at: Date }> | Readonly<{ afterMs: number }> | null;
+
+/**
+ * Gives the run back: pending again, at once or from an instant on; no crash is counted. Returns that instant (null: at
+ * once), or undefined when the lease is lost.
+ */
+export async function handBack(sql: Sql, lease: Lease, when: HandBackWhen): Promise<Date | null | undefined> {
+  const { rows } = await sql.query<{ availableAt: Date | null }>(
     `update runs
-    set status = 'pending', lease_owner = null, lease_expires_at = null, available_at = $5,
-      waits_for = case when $5::timestamptz is not null then 'timer' end, updated_at = clock_timestamp()
-    where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4`,
-    [lease.tenantId, lease.runId, lease.attempt, lease.owner, until],
+    set status = 'pending', lease_owner = null, lease_expires_at = null,
+      available_at = coalesce($5::timestamptz, clock_timestamp() + $6::float8 * interval '1 ms'),
+      waits_for = case when $5::timestamptz is not null or $6::float8 is not null then 'timer' end,
+      updated_at = clock_timestamp()
+    where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4
+    returning available_at as "availableAt"`,
+    [
+      lease.tenantId,
+      lease.runId,
+      lease.attempt,
+      lease.owner,
+      when !== null && "at" in when ? when.at : null,
+      when !== null && "afterMs" in when ? when.afterMs : null,
+    ],
   );
-  return rowCount === 1;
+  return rows[0]?.availableAt;
 }

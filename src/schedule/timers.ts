@@ -22,10 +22,13 @@ const COLUMNS = `
   attempts, last_error as "lastError", created_at as "createdAt"`;
 
 export type TimerRef = Readonly<{ tenantId: TenantId; kind: TimerKind; refId: string }>;
-type When = Readonly<{ at: Date } | { afterMs: number }>;
+export type TimerWhen = Readonly<{ at: Date }> | Readonly<{ afterMs: number }>;
 
 /** Sets the one due timer of (kind, ref): new, or moved to the earlier of the two instants. */
-export async function setTimer(sql: Sql, timer: TimerRef & Readonly<{ timerId: TimerId; when: When }>): Promise<void> {
+export async function setTimer(
+  sql: Sql,
+  timer: TimerRef & Readonly<{ timerId: TimerId; when: TimerWhen }>,
+): Promise<void> {
   await sql.query(
     `insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
     values ($1, $2, $3, $4, coalesce($5::timestamptz, clock_timestamp() + $6::float8 * interval '1 ms'))

@@ -6,10 +6,10 @@ import type { Outcome, RunError, ThreadStatus } from "../../core/run.js";
 import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
-import { endAttempt, handBack } from "../../runs/settle.js";
+import { endAttempt, handBack, type Ending } from "../../runs/settle.js";
 import { insertStreamChunks, type StreamLine } from "../../runs/stream-chunks.js";
 import { lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
-import { setTimer } from "../../schedule/timers.js";
+import { setTimer, type TimerRef, type TimerWhen } from "../../schedule/timers.js";
 
 /** How long a stateless run's result can still be fetched after it ended. */
 const EPHEMERAL_KEEP_MS = 300_000;
@@ -29,10 +29,11 @@ export async function settleRun(deps: Deps, lease: Lease, outcome: Outcome, opti
     if (thread === undefined) throw leaseLost(lease);
     const unfinished = await lockUnfinishedRuns(sql, lease);
     if (options.finalChunks.length > 0) await insertStreamChunks(sql, lease, options.finalChunks);
-    if (!(await writeOutcome(sql, lease, outcome, options))) throw leaseLost(lease);
+    const written = await writeOutcome(sql, lease, outcome, options);
+    if (written === undefined) throw leaseLost(lease);
     await appendEvent(sql, lease, settledEvent(lease, outcome));
-    if (outcome.kind === "released") return true;
-    await setTimers(deps, sql, lease, outcome, thread, options.moveAfterMs);
+    await setTimers(deps, sql, lease, outcome, { thread, moveAfterMs: options.moveAfterMs, wakeAt: written });
+    if (outcome.kind === "released") return written === null;
     if (outcome.kind === "sleeping") {
       await updateThreadStatus(sql, { ...lease, status: "busy", stateChanged: true });
       return false;
@@ -46,10 +47,16 @@ export async function settleRun(deps: Deps, lease: Lease, outcome: Outcome, opti
   });
   if (freed) deps.notifier.notify("runs");
   deps.notifier.notify("stream", lease.runId);
-  if (outcome.kind === "sleeping") deps.notifier.notify("timers");
+  if (outcome.kind === "sleeping" || outcome.kind === "released") deps.notifier.notify("timers");
 }
 
-async function writeOutcome(sql: Sql, lease: Lease, outcome: Outcome, options: SettleOptions): Promise<boolean> {
+/** Writes the run's row; returns when it goes on (null: not by a timer), or undefined when the lease is lost. */
+async function writeOutcome(
+  sql: Sql,
+  lease: Lease,
+  outcome: Outcome,
+  options: SettleOptions,
+): Promise<Date | null | undefined> {
   const ending = {
     waitsFor: null,
     resultCheckpointId: outcome.kind === "released" ? null : outcome.checkpointId,
@@ -60,19 +67,19 @@ async function writeOutcome(sql: Sql, lease: Lease, outcome: Outcome, options: S
   };
   switch (outcome.kind) {
     case "released":
-      return handBack(sql, lease, null);
+      return handBack(sql, lease, outcome.afterMs > 0 ? { afterMs: outcome.afterMs } : null);
     case "sleeping":
-      return handBack(sql, lease, outcome.until);
+      return handBack(sql, lease, { at: outcome.until });
     case "success":
-      return endAttempt(sql, lease, { ...ending, status: "success" });
+      return ended(sql, lease, { ...ending, status: "success" });
     case "interrupted":
-      return endAttempt(sql, lease, {
+      return ended(sql, lease, {
         ...ending,
         status: "interrupted",
         waitsFor: outcome.interrupts.length > 0 ? "approval" : null,
       });
     case "error":
-      return endAttempt(sql, lease, {
+      return ended(sql, lease, {
         ...ending,
         status: "error",
         errorCode: outcome.error.code,
@@ -81,6 +88,10 @@ async function writeOutcome(sql: Sql, lease: Lease, outcome: Outcome, options: S
         error: Buffer.from(JSON.stringify(outcome.error), "utf8"),
       });
   }
+}
+
+async function ended(sql: Sql, lease: Lease, ending: Ending): Promise<null | undefined> {
+  return (await endAttempt(sql, lease, ending)) ? null : undefined;
 }
 
 async function settleApprovals(
@@ -117,17 +128,16 @@ async function setTimers(
   sql: Sql,
   lease: Lease,
   outcome: Outcome,
-  thread: LockedThread,
-  moveAfterMs: number,
+  facts: Readonly<{ thread: LockedThread; moveAfterMs: number; wakeAt: Date | null }>,
 ): Promise<void> {
-  const timer = (
-    kind: "run.release" | "thread.delete" | "move",
-    refId: string,
-    when: { at: Date } | { afterMs: number },
-  ) => setTimer(sql, { tenantId: lease.tenantId, timerId: deps.ids.next(), kind, refId, when });
-  await timer("move", lease.threadId, { afterMs: moveAfterMs });
-  if (outcome.kind === "sleeping") await timer("run.release", lease.runId, { at: outcome.until });
-  else if (thread.ephemeral) await timer("thread.delete", lease.threadId, { afterMs: EPHEMERAL_KEEP_MS });
+  const { tenantId, threadId, runId } = lease;
+  const timer = (ref: Pick<TimerRef, "kind" | "refId">, when: TimerWhen) =>
+    setTimer(sql, { tenantId, timerId: deps.ids.next(), ...ref, when });
+  if (facts.wakeAt !== null) await timer({ kind: "run.release", refId: runId }, { at: facts.wakeAt });
+  if (outcome.kind === "released") return;
+  await timer({ kind: "move", refId: threadId }, { afterMs: facts.moveAfterMs });
+  if (outcome.kind === "sleeping" || !facts.thread.ephemeral) return;
+  await timer({ kind: "thread.delete", refId: threadId }, { afterMs: EPHEMERAL_KEEP_MS });
 }
 
 function threadStatusAfter(outcome: Outcome): ThreadStatus {

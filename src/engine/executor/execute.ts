@@ -8,6 +8,7 @@ import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { createSaver } from "../../checkpoint/saver.js";
+import { retryTransient } from "../../db/retry-transient.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import { getRun, setAgentVersion } from "../../runs/runs.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
@@ -130,13 +131,15 @@ async function streamGraph(
 ): Promise<Ended> {
   const { run, lease, abort, drain } = attempt;
   const { tenantId, runId, threadId } = lease;
+  // Reads go on trying for as long as the lease holds: a restart of Postgres is no reason to fail a run.
+  const db = patient(deps, abort.signal);
   const [row, content] = await Promise.all([
-    getRun(deps.db, { tenantId, runId }),
-    loadRunContent(deps, tenantId, runId),
+    getRun(db, { tenantId, runId }),
+    loadRunContent({ ...deps, db }, tenantId, runId),
   ]);
   const request = decodeRequest(content.request);
   const saver = createSaver({
-    sql: deps.db,
+    sql: db,
     tenantId,
     runId,
     attempt: lease.attempt,
@@ -150,8 +153,9 @@ async function streamGraph(
   if (drain.aborted) onDrain();
   try {
     const base = graphConfig(options, run, lease, request, row?.metadata ?? {});
-    const graph = await bindGraph(deps, options, run, base, saver);
-    const { input, checkpoint } = await attemptInput(deps.db, saver, lease, request, run.begun);
+    const graph = await bindGraph(options, run, base, saver);
+    await setAgentVersion(db, { ...run, agentVersion: options.graphs.version(run.graphId) });
+    const { input, checkpoint } = await attemptInput(db, saver, lease, request, run.begun);
     const plan = planStream(request);
     const source = openSource(
       graph,
@@ -177,9 +181,24 @@ async function streamGraph(
   }
 }
 
+/** The database for reads of an attempt: each is tried again while Postgres is away and the attempt goes on. */
+function patient(deps: Deps, signal: AbortSignal): Deps["db"] {
+  const { clock, random } = deps;
+  return {
+    tx: (work) => deps.db.tx(work),
+    close: () => deps.db.close(),
+    query: (text, values) =>
+      retryTransient(() => deps.db.query(text, values), {
+        clock,
+        random,
+        deadlineMs: Number.POSITIVE_INFINITY,
+        signal,
+      }),
+  };
+}
+
 /** A copy of the graph that carries this lease's saver, so that no shared compiled graph is touched. */
 async function bindGraph(
-  deps: Deps,
   options: ExecutorOptions,
   run: ClaimedRun,
   config: Readonly<{ configurable: Record<string, unknown>; metadata: Record<string, unknown>; context?: unknown }>,
@@ -188,7 +207,6 @@ async function bindGraph(
   const graph = (await options.graphs.get(run.graphId, config)).withConfig({}) as RunnableGraph;
   graph.checkpointer = saver;
   if (options.store !== undefined) graph.store = options.store;
-  await setAgentVersion(deps.db, { ...run, agentVersion: options.graphs.version(run.graphId) });
   return graph;
 }
 

@@ -8,6 +8,9 @@ import { sleepOf } from "../sleep.js";
 
 type StateSnapshot = Awaited<ReturnType<Pregel<Record<string, never>, Record<string, never>>["getState"]>>;
 
+/** How long a run waits before it tries again when Postgres or the object store was out of reach. */
+const AWAY_RETRY_MS = 3_000;
+
 /** The graph stopped by itself: finished, waiting for people, or sleeping. */
 export function outcomeOf(state: StateSnapshot): Exclude<Outcome, { kind: "error" | "released" }> {
   const checkpointId = (state.config.configurable?.["checkpoint_id"] as string | undefined) ?? null;
@@ -32,9 +35,12 @@ export function failureOutcome(
 ): Extract<Outcome, { kind: "error" | "released" }> | undefined {
   const cause = why.commitError ?? error;
   if (isEngineError(cause, "lease_lost")) return undefined;
-  if (why.aborted || isGraphDrained(error as Error)) return { kind: "released" };
-  // Our own store was away, not the graph's doing: another attempt goes on from the last checkpoint.
-  if (why.commitError !== undefined && isTransientDbError(why.commitError)) return { kind: "released" };
+  // Our own stores were away, not the graph's doing: another attempt goes on from the last checkpoint.
+  const away =
+    why.commitError === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.commitError);
+  if (away) return { kind: "released", afterMs: AWAY_RETRY_MS };
+  const stopped = why.commitError === undefined && (why.aborted || isGraphDrained(error as Error));
+  if (stopped) return { kind: "released", afterMs: 0 };
   return { kind: "error", checkpointId: why.checkpointId, error: describeError(cause) };
 }
 
