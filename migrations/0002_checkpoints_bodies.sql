@@ -4,7 +4,8 @@ create table packs (
   pack_id uuid not null,
   thread_id uuid not null,
   kind text not null check (kind in ('pack', 'object')),
-  status text not null default 'pending' check (status in ('pending', 'stored')),
+  -- pending: an upload may be on its way. doomed: too old to be committed any more, its object is being deleted.
+  status text not null default 'pending' check (status in ('pending', 'stored', 'doomed')),
   key text not null,
   bytes bigint,
   -- Block i is the bytes [offsets[i], offsets[i + 1]) with the sha256 hashes[i].
@@ -14,7 +15,7 @@ create table packs (
   primary key (tenant_id, pack_id)
 );
 create index packs_thread on packs (tenant_id, thread_id);
-create index packs_pending on packs (created_at) where status = 'pending';
+create index packs_not_stored on packs (created_at) where status <> 'stored';
 
 -- A body still in Postgres: kind 0 text, 1 JSON node, 2 bytes; refs are the nodes it names.
 create table staged_bodies (

@@ -144,8 +144,8 @@ table packs
   created_at timestamp with time zone not null default now()
   constraint packs_kind_check CHECK ((kind = ANY (ARRAY['pack'::text, 'object'::text])))
   constraint packs_pkey PRIMARY KEY (tenant_id, pack_id)
-  constraint packs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'stored'::text])))
-  CREATE INDEX packs_pending ON perdure.packs USING btree (created_at) WHERE (status = 'pending'::text)
+  constraint packs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'stored'::text, 'doomed'::text])))
+  CREATE INDEX packs_not_stored ON perdure.packs USING btree (created_at) WHERE (status <> 'stored'::text)
   CREATE INDEX packs_thread ON perdure.packs USING btree (tenant_id, thread_id)
 
 table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
