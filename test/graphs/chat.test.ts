@@ -1,12 +1,11 @@
 // The chat by itself, without perdure: it streams its tokens and remembers the conversation.
 import type { AIMessageChunk, BaseMessage } from "@langchain/core/messages";
-import type { Pregel } from "@langchain/langgraph";
 import { beforeAll, expect, test } from "vitest";
-import { loadExample } from "./load.js";
+import { type Graph, loadInMemory } from "./load.js";
 
-let graph: Pregel<never, never>;
+let graph: Graph;
 beforeAll(async () => {
-  graph = await loadExample("chat");
+  graph = await loadInMemory("chat");
 });
 
 const config = { configurable: { thread_id: "chat" } };

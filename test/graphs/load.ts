@@ -1,13 +1,14 @@
-// Loads an example graph the way a user's langgraph.json names it, scripted and without pauses, on a saver in memory.
+// Loads an example graph the way a user's langgraph.json names it, scripted and without pauses.
 import { readFile } from "node:fs/promises";
 import { MemorySaver, type Pregel } from "@langchain/langgraph";
 
+export type Graph = Pregel<never, never>;
 // An agent of createAgent keeps its graph in a property.
-type Exported = Pregel<never, never> | Readonly<{ graph: Pregel<never, never> }>;
+type Exported = Graph | Readonly<{ graph: Graph }>;
 type LanggraphJson = Readonly<{ graphs: Readonly<Record<string, string>> }>;
 
-/** The compiled graph `id` of langgraph.json, on a MemorySaver of its own. */
-export async function loadExample(id: string): Promise<Pregel<never, never>> {
+/** What langgraph.json exports as `id`. */
+export async function loadExample(id: string): Promise<Exported> {
   delete process.env["ANTHROPIC_API_KEY"];
   process.env["SCRIPT_WORD_MS"] = "0";
   process.env["SHOP_MS"] = "0";
@@ -16,6 +17,12 @@ export async function loadExample(id: string): Promise<Pregel<never, never>> {
   const [file = "", name = ""] = (config.graphs[id] ?? "").split(":");
   const exported = ((await import(new URL(file, root).href)) as Record<string, Exported>)[name];
   if (exported === undefined) throw new Error(`langgraph.json names no graph "${id}"`);
+  return exported;
+}
+
+/** The compiled graph `id`, by itself, on a saver in memory. */
+export async function loadInMemory(id: string): Promise<Graph> {
+  const exported = await loadExample(id);
   const graph = "graph" in exported ? exported.graph : exported;
   graph.checkpointer = new MemorySaver();
   return graph;

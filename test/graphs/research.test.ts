@@ -1,11 +1,11 @@
 // The research pipeline by itself, without perdure: fan-out, the step that fails, and the fork that repairs it.
-import type { Pregel, StateSnapshot } from "@langchain/langgraph";
+import type { StateSnapshot } from "@langchain/langgraph";
 import { beforeAll, expect, test } from "vitest";
-import { loadExample } from "./load.js";
+import { type Graph, loadInMemory } from "./load.js";
 
-let graph: Pregel<never, never>;
+let graph: Graph;
 beforeAll(async () => {
-  graph = await loadExample("research");
+  graph = await loadInMemory("research");
 });
 
 async function history(thread: string): Promise<StateSnapshot[]> {

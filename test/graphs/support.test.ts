@@ -1,15 +1,15 @@
 // The support agent by itself, without perdure: what the example promises to a reader.
 import type { BaseMessage, ToolMessage } from "@langchain/core/messages";
-import { Command, type Pregel } from "@langchain/langgraph";
+import { Command } from "@langchain/langgraph";
 import { beforeAll, expect, test } from "vitest";
-import { loadExample } from "./load.js";
+import { type Graph, loadInMemory } from "./load.js";
 
 const complaint = { messages: [{ role: "user", content: "My order 1042 arrived broken, I want my money back." }] };
 type State = Readonly<{ messages: BaseMessage[]; __interrupt__?: unknown[] }>;
 
-let agent: Pregel<never, never>;
+let agent: Graph;
 beforeAll(async () => {
-  agent = await loadExample("support");
+  agent = await loadInMemory("support");
 });
 
 async function invoke(thread: string, input: unknown): Promise<State> {
