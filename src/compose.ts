@@ -6,14 +6,32 @@ import { v7 as uuidv7 } from "uuid";
 import { createApp } from "./api/app.js";
 import { serveApi, type ApiServer } from "./api/server.js";
 import { openBodyStore } from "./bodies/open.js";
+import { createBodyReader } from "./checkpoint/body-reader.js";
+import { createPackReader } from "./checkpoint/pack-reader.js";
 import type { Clock } from "./core/clock.js";
 import type { Deps, Log } from "./core/deps.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
+import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
 import { openDb } from "./db/pool.js";
+import { registerAssistants } from "./engine/commands/register-assistants.js";
+import { createCombiner } from "./engine/commit.js";
 import type { Engine } from "./engine/engine.js";
+import { createExecutor } from "./engine/executor/execute.js";
 import type { Graphs } from "./engine/graphs.js";
+import { startHeartbeat } from "./engine/heartbeat/heartbeat.js";
+import type { StoreTtl } from "./engine/langgraph-json.js";
+import { createLoop } from "./engine/loops/loop.js";
+import { createMover } from "./engine/loops/mover.js";
+import { createScheduler } from "./engine/loops/scheduler.js";
+import { createSweeper } from "./engine/loops/sweeper.js";
+import { createWorker } from "./engine/loops/worker.js";
 import { openStore, type GraphStore } from "./engine/store.js";
+import { preview } from "./observe/preview.js";
+
+const CLOCK_MS = 60_000;
+/** How long runs may take to reach a checkpoint when their worker stops, before they are cut off. */
+const DRAIN_MS = 10_000;
 
 /** Time as this machine has it, for waiting only. */
 export const systemClock: Clock = {
@@ -35,6 +53,7 @@ export type PartsOptions = Readonly<{
   s3ForcePathStyle?: boolean;
   /** Connections to Postgres at most. */
   dbPool?: number;
+  storeTtl?: StoreTtl | null;
   log: Log;
   applicationName: string;
 }>;
@@ -50,7 +69,7 @@ export function openParts(options: PartsOptions): Parts {
   const notifier = createNotifier({ db, listenUrl: options.listenUrl ?? databaseUrl, log, clock, random });
   const s3 = options.s3ForcePathStyle === undefined ? {} : { s3: { forcePathStyle: options.s3ForcePathStyle } };
   const bodies = openBodyStore(options.bodies, s3);
-  const store = openStore(databaseUrl, { log });
+  const store = openStore(databaseUrl, { log, ttl: options.storeTtl });
   return {
     deps: { db, bodies, notifier, clock, ids: uuidIds, log, random },
     store,
@@ -61,9 +80,91 @@ export function openParts(options: PartsOptions): Parts {
   };
 }
 
-/** What the doors get. There is one tenant for now, and every request is its. */
-export function createEngine(deps: Deps, graphs: Graphs): Engine {
-  return { deps, graphs, tenantOf: () => Promise.resolve(DEFAULT_TENANT) };
+export type EngineSettings = Readonly<{
+  databaseUrl: string;
+  leaseMs: number;
+  pollMs: number;
+  moveAfterMs: number;
+  maxBlockMs: number;
+  previews: boolean;
+  logLevel: string;
+}>;
+
+export type ComposedEngine = Engine &
+  Readonly<{ settings: EngineSettings; store: GraphStore; clockOffset: ClockOffset }>;
+
+/** What the doors and loops get. There is one tenant for now, and every request is its. */
+export function composeEngine({ deps, store }: Parts, graphs: Graphs, settings: EngineSettings): ComposedEngine {
+  const owner = newOwner();
+  const { leaseMs, moveAfterMs } = settings;
+  return {
+    deps,
+    graphs,
+    tenantOf: () => Promise.resolve(DEFAULT_TENANT),
+    bodyReader: createBodyReader({ sql: deps.db, packs: createPackReader(deps.bodies) }),
+    edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
+    settings,
+    store,
+    clockOffset: createClockOffset(deps.db),
+  };
+}
+
+/** What each process does once the database is there. */
+export async function prepareEngine(engine: ComposedEngine): Promise<void> {
+  await engine.clockOffset.refresh();
+  await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });
+}
+
+export const LOOPS = ["worker", "scheduler", "mover", "sweeper"] as const;
+export type LoopName = (typeof LOOPS)[number];
+export type Running = Readonly<{ start(): void; stop(): Promise<void> }>;
+
+/** The loops of a process, to be started. */
+export function composeLoops(engine: ComposedEngine, names: readonly LoopName[], concurrency: number): Running[] {
+  return names.map((name) => {
+    switch (name) {
+      case "worker":
+        return composeWorker(engine, concurrency);
+      case "scheduler":
+        return createScheduler(engine.deps, engine.settings);
+      case "mover":
+        return createMover(engine.deps, engine.settings);
+      case "sweeper":
+        return createSweeper(engine.deps, engine.settings);
+    }
+  });
+}
+
+function composeWorker(engine: ComposedEngine, concurrency: number): Running {
+  const { deps, graphs, settings, edits, bodyReader, store, clockOffset } = engine;
+  const { owner, combiner } = edits;
+  const heartbeat = startHeartbeat(deps.clock, deps.log, { ...settings, owner });
+  const execute = createExecutor(deps, {
+    graphs,
+    combiner,
+    heartbeat,
+    bodyReader,
+    store: store.store,
+    moveAfterMs: settings.moveAfterMs,
+    preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
+    clockOffsetMs: clockOffset.ms,
+  });
+  const worker = createWorker(deps, { ...settings, owner, graphIds: graphs.ids, concurrency, execute });
+  const clock = createLoop(deps, {
+    name: "clock",
+    pollMs: CLOCK_MS,
+    tick: async () => (await clockOffset.refresh(), 0),
+  });
+  return {
+    start() {
+      worker.start();
+      clock.start();
+    },
+    async stop() {
+      await Promise.all([worker.stop(DRAIN_MS), clock.stop()]);
+      await heartbeat.stop();
+    },
+  };
 }
 
 /** The API on a port. */

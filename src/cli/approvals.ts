@@ -1,0 +1,105 @@
+// `perdure approvals`: the questions that wait for a person, and their answers.
+import { type ApprovalRow, getApproval, listApprovals } from "../approvals/approvals.js";
+import { EngineError } from "../core/errors.js";
+import { type ApprovalId, DEFAULT_TENANT } from "../core/ids.js";
+import { decideApproval } from "../engine/commands/decide-approval.js";
+import type { Engine } from "../engine/engine.js";
+import { renderJson } from "../engine/render.js";
+import { readThreadHead } from "../engine/thread-head.js";
+import { getThread } from "../runs/threads.js";
+import { type Output, table } from "./output.js";
+import { json, wire } from "./wire.js";
+
+type Print = Output & Readonly<{ json: boolean }>;
+
+export const APPROVAL_STATUSES = [
+  "pending",
+  "decided",
+  "withdrawn",
+] as const satisfies readonly ApprovalRow["status"][];
+
+export async function approvalsLs(
+  engine: Engine,
+  filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>,
+  print: Print,
+): Promise<void> {
+  const approvals = await listApprovals(engine.deps.db, {
+    tenantId: DEFAULT_TENANT,
+    limit: filter.limit,
+    offset: 0,
+    ...(filter.status === null ? {} : { status: filter.status }),
+  });
+  const asked = await Promise.all(
+    approvals.map(async (approval) => ({ approval, question: await questionOf(engine, approval) })),
+  );
+  if (print.json) return print.line(json(asked.map(({ approval, question }) => ({ ...wire(approval), question }))));
+  const rows = asked.map(({ approval, question }) => ({
+    approval: approval.approvalId,
+    status: approval.status,
+    node: approval.node,
+    asked: approval.askedAt,
+    thread: approval.threadId,
+    decision: approval.decision ?? approval.withdrawnReason,
+    by: approval.decidedBy,
+    question: question === undefined ? null : shortened(JSON.stringify(question)),
+  }));
+  print.line(
+    table(rows, filter.status === "pending" ? "Nothing waits for an answer." : "There are no such approvals."),
+  );
+}
+
+export type Answer =
+  | Readonly<{ kind: "approve" }>
+  | Readonly<{ kind: "reject"; message: string | null }>
+  | Readonly<{ kind: "value"; value: unknown }>;
+
+/** Answers in the shape the question asks for; a shape nobody knows gets true or false. */
+export async function approvalsAnswer(
+  engine: Engine,
+  decision: Readonly<{ approvalId: ApprovalId; answer: Answer; decidedBy: string }>,
+  print: Print,
+): Promise<void> {
+  const { approvalId, answer, decidedBy } = decision;
+  const approval = await getApproval(engine.deps.db, { tenantId: DEFAULT_TENANT, approvalId });
+  if (approval === undefined) {
+    throw new EngineError("not_found", `There is no approval ${approvalId}; \`perdure approvals ls\` lists them`);
+  }
+  const value = answer.kind === "value" ? answer.value : answerTo(await questionOf(engine, approval), answer);
+  const run = await decideApproval(engine.deps, { tenantId: DEFAULT_TENANT, approvalId, value, decidedBy });
+  if (print.json) return print.line(json(wire(run)));
+  print.line(`Answered. Run ${run.runId} goes on with it on thread ${run.threadId}.`);
+}
+
+/** What the checkpoint that asked says; undefined once it is answered. */
+async function questionOf(engine: Engine, approval: ApprovalRow): Promise<unknown> {
+  if (approval.status !== "pending") return undefined;
+  const thread = await getThread(engine.deps.db, approval);
+  if (thread === undefined) return undefined;
+  const { interrupts } = await readThreadHead(engine, { tenantId: approval.tenantId, thread });
+  const question = Object.values(interrupts)
+    .flat()
+    .find(({ id }) => id === approval.interruptId);
+  return question === undefined ? undefined : renderJson(question.value);
+}
+
+/** LangChain's middleware wants a decision per action, Agent Inbox's shape one response per request. */
+export function answerTo(question: unknown, answer: Exclude<Answer, { kind: "value" }>): unknown {
+  const fields = (question ?? {}) as Readonly<Record<string, unknown>>;
+  const message = answer.kind === "reject" ? answer.message : null;
+  const actions = fields.actionRequests ?? fields.action_requests;
+  if (Array.isArray(actions)) {
+    return { decisions: actions.map(() => ({ type: answer.kind, ...(message === null ? {} : { message }) })) };
+  }
+  if (message !== null) {
+    throw new EngineError("bad_request", "This question takes no message; give the whole answer with --value <json>");
+  }
+  const requests = Array.isArray(question) ? (question as unknown[]) : [question];
+  if (requests.every((request) => (request as { action_request?: unknown } | null)?.action_request !== undefined)) {
+    return requests.map(() => ({ type: answer.kind === "approve" ? "accept" : "ignore", args: null }));
+  }
+  return answer.kind === "approve";
+}
+
+function shortened(text: string): string {
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
+}

@@ -1,0 +1,114 @@
+// `perdure dev`: everything on one machine in one process tree. Starts it in order, says when it is ready, loads changed
+// graphs, and takes it down again, whatever happened, so that nothing is left behind.
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Log } from "../../core/deps.js";
+import { startEmbeddedPostgres } from "../../db/embedded/server.js";
+import { readProject } from "../../engine/langgraph-json.js";
+import type { Output } from "../output.js";
+import { stopSignal } from "../stop-signal.js";
+import { refusePublic, refuseTakenPort } from "./address.js";
+import { checkGraphs, type GraphCheck } from "./check-graphs.js";
+import { ChildFailed } from "./child.js";
+import { holdDataDir, removeDevFile } from "./data-dir.js";
+import { followGraphs } from "./follow-graphs.js";
+import { Supervisor } from "./supervisor.js";
+
+export type DevOptions = Readonly<{
+  dataDir: string;
+  configPath: string;
+  host: string;
+  port: number;
+  workers: number;
+  /** Given: no embedded Postgres. */
+  databaseUrl: string | null;
+  /** Given: bodies are not in the data dir. */
+  bodies: string | null;
+  /** Arguments of `node` for another command of this very program. */
+  command(name: string, ...args: readonly string[]): readonly string[];
+  environment(values: Readonly<Record<string, string>>): NodeJS.ProcessEnv;
+  migrate(databaseUrl: string): Promise<unknown>;
+  out: Output;
+  log: Log;
+}>;
+
+/** What takes the latest step back; the last one first. */
+type Undo = (() => Promise<void> | void)[];
+
+/** Runs until it is told to stop. */
+export async function dev(options: DevOptions): Promise<void> {
+  let supervisor: Supervisor | undefined;
+  const stop = stopSignal(() => supervisor?.kill());
+  const undo: Undo = [() => stop.dispose()];
+  const stopped = stop.stopped.then(() => "stopped" as const);
+  try {
+    const ground = await Promise.race([prepare(options, stop.signal, undo), stopped]);
+    if (ground === "stopped") return;
+    const { databaseUrl, bodies, dataDir } = ground;
+    const env = options.environment({ DATABASE_URL: databaseUrl, PERDURE_BODIES: bodies });
+    supervisor = new Supervisor({ ...options, ...ground, env });
+    const running = supervisor;
+    undo.push(
+      () => removeDevFile(dataDir),
+      () => running.stop(),
+    );
+    const apiUrl = await Promise.race([supervisor.start(), stopped]);
+    if (apiUrl === "stopped") return;
+    const following = followGraphs(
+      { ...options, first: ground.report, check: () => check(options, stop.signal) },
+      running,
+    );
+    undo.push(() => following.close());
+    options.out.line(banner(options, { ...ground, apiUrl }));
+    await stopped;
+    options.out.note("perdure: stopping");
+  } finally {
+    for (const step of undo.reverse()) await step();
+  }
+}
+
+type Ground = Readonly<{ dataDir: string; databaseUrl: string; bodies: string; report: GraphReport }>;
+type GraphReport = Extract<GraphCheck, { ok: true }>["report"];
+
+/** What the processes stand on: the folder, a migrated database, graphs that load. */
+async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Promise<Ground> {
+  refusePublic(options.host);
+  const project = await readProject(options.configPath);
+  for (const warning of project.warnings) options.out.note(`perdure: ${project.path}: ${warning}`);
+  await refuseTakenPort(options.host, options.port);
+  const dataDir = path.resolve(options.dataDir);
+  undo.push(await holdDataDir(dataDir));
+  await removeDevFile(dataDir);
+  const database = openDatabase(options, dataDir, undo);
+  // Both at once, and both to their end: what one of them started must be known before it is taken back.
+  const [checked, opened] = await Promise.allSettled([check(options, signal), database]);
+  if (opened.status === "rejected") throw opened.reason;
+  if (checked.status === "rejected") throw checked.reason;
+  if (!checked.value.ok) throw new ChildFailed(checked.value.problem, checked.value.exitCode);
+  await options.migrate(opened.value);
+  const bodies = options.bodies ?? pathToFileURL(path.join(dataDir, "bodies")).href;
+  return { dataDir, databaseUrl: opened.value, bodies, report: checked.value.report };
+}
+
+async function openDatabase(options: DevOptions, dataDir: string, undo: Undo): Promise<string> {
+  if (options.databaseUrl !== null) return options.databaseUrl;
+  const postgres = await startEmbeddedPostgres({ dataDir: path.join(dataDir, "postgres"), log: options.log });
+  undo.push(() => postgres.stop());
+  return postgres.url;
+}
+
+function check(options: DevOptions, signal: AbortSignal): Promise<GraphCheck> {
+  return checkGraphs(options.command("graphs", "--json"), options.environment({}), signal);
+}
+
+function banner(options: DevOptions, running: Ground & Readonly<{ apiUrl: string }>): string {
+  const lines = [
+    ["API", running.apiUrl],
+    ["graphs", running.report.graphs.map(({ id }) => id).join(", ")],
+    ["workers", String(options.workers)],
+    ["data", options.databaseUrl === null ? running.dataDir : `${running.dataDir}, database by DATABASE_URL`],
+    ["bodies", running.bodies],
+  ];
+  const text = lines.map(([name = "", value]) => `  ${name.padEnd(9)}${value}`).join("\n");
+  return `perdure dev is ready\n${text}\nCtrl-C stops it; graphs are loaded again when their files change.`;
+}

@@ -1,0 +1,68 @@
+// Loads changed graphs: when a file changes, the graphs are tried in a process of their own; only if they load do the
+// running processes make way for new ones.
+import { readProject } from "../../engine/langgraph-json.js";
+import type { Output } from "../output.js";
+import type { GraphCheck, GraphReport } from "./check-graphs.js";
+import { watchFiles } from "./watch.js";
+
+export type FollowOptions = Readonly<{
+  configPath: string;
+  first: GraphReport;
+  check(): Promise<GraphCheck>;
+  out: Output;
+}>;
+
+export function followGraphs(
+  options: FollowOptions,
+  processes: Readonly<{ reload(): Promise<void> }>,
+): { close(): Promise<void> } {
+  const { out } = options;
+  let files = options.first.files;
+  let working: Promise<void> = Promise.resolve();
+  let closed = false;
+
+  const onChange = () => {
+    working = working.then(reload);
+  };
+  const watcher = watchFiles(onChange);
+  const watchAll = async () => watcher.set([...files, ...(await projectFiles(options.configPath))]);
+
+  const reload = async () => {
+    if (closed) return;
+    const result = await options.check();
+    if (closed) return;
+    if (result.ok) {
+      files = result.report.files;
+      out.note(`perdure: files changed, starting again with ${result.report.graphs.map(({ id }) => id).join(", ")}`);
+      await processes.reload();
+    } else {
+      out.note(
+        `perdure: files changed and can't be used; what runs goes on with the graphs as they were\n${result.problem}`,
+      );
+    }
+    await watchAll();
+  };
+
+  working = watchAll();
+  return {
+    async close() {
+      closed = true;
+      watcher.close();
+      await working;
+    },
+  };
+}
+
+/** langgraph.json and what it names, whether or not that can be loaded: the next edit may mend it. */
+async function projectFiles(configPath: string): Promise<readonly string[]> {
+  try {
+    const project = await readProject(configPath);
+    return [
+      project.path,
+      ...project.graphs.map(({ file }) => file),
+      ...(project.envFile === null ? [] : [project.envFile]),
+    ];
+  } catch {
+    return [configPath];
+  }
+}

@@ -1,0 +1,86 @@
+// The processes of a development server: one API, some workers, restarted when they end and when the graphs change.
+// dev.json always names those of now.
+import type { Output } from "../output.js";
+import { Child } from "./child.js";
+import { writeDevFile } from "./data-dir.js";
+
+export type SupervisorOptions = Readonly<{
+  dataDir: string;
+  databaseUrl: string;
+  bodies: string;
+  workers: number;
+  host: string;
+  port: number;
+  /** Arguments of `node` for a command of perdure. */
+  command(name: string, ...args: readonly string[]): readonly string[];
+  env: NodeJS.ProcessEnv;
+  out: Output;
+}>;
+
+export class Supervisor {
+  private readonly workers: Child[] = [];
+  private api: Child | null = null;
+  private apiUrl: string | null = null;
+  private complete = false;
+  private writing: Promise<void> = Promise.resolve();
+
+  constructor(private readonly options: SupervisorOptions) {}
+
+  /** Starts everything; resolves with the API's URL when all of it is ready, rejects with ChildFailed otherwise. */
+  async start(): Promise<string> {
+    const { workers, host, port } = this.options;
+    // A free port is chosen once: a restarted API must be found where it was.
+    const address = () => ["--host", host, "--port", this.apiUrl === null ? String(port) : new URL(this.apiUrl).port];
+    this.api = this.child("the API", () => this.options.command("api", ...address()));
+    for (let n = 1; n <= workers; n += 1) {
+      this.workers.push(this.child(workers === 1 ? "the worker" : `worker ${n}`, () => this.options.command("worker")));
+    }
+    await Promise.all(this.all().map((child) => child.ready));
+    if (this.api.url === null) throw new Error("the API did not say where it listens");
+    this.apiUrl = this.api.url;
+    this.complete = true;
+    this.publish();
+    await this.writing;
+    return this.apiUrl;
+  }
+
+  /** New processes for new code. Workers take over at once; the API's port is free only when the old one has gone. */
+  async reload(): Promise<void> {
+    await Promise.all(this.all().map((child) => child.restart({ overlap: child !== this.api })));
+  }
+
+  async stop(): Promise<void> {
+    this.complete = false;
+    await Promise.all(this.all().map((child) => child.stop()));
+    await this.writing;
+  }
+
+  kill(): void {
+    for (const child of this.all()) child.kill();
+  }
+
+  private all(): Child[] {
+    return this.api === null ? this.workers : [this.api, ...this.workers];
+  }
+
+  private child(name: string, args: () => readonly string[]): Child {
+    const { env, out } = this.options;
+    return new Child({ name, args, env, onChange: () => this.publish(), note: (text) => out.note(`perdure: ${text}`) });
+  }
+
+  private publish(): void {
+    this.writing = this.writing.then(async () => {
+      const api = this.api?.pid ?? null;
+      if (!this.complete || this.apiUrl === null || api === null) return;
+      const workers = this.workers.flatMap((worker) => worker.pid ?? []);
+      await writeDevFile(this.options.dataDir, {
+        api_url: this.apiUrl,
+        database_url: this.options.databaseUrl,
+        bodies: this.options.bodies,
+        pids: { supervisor: process.pid, api, workers },
+      }).catch((error: unknown) => {
+        this.options.out.note(`perdure: dev.json could not be written (${(error as NodeJS.ErrnoException).code})`);
+      });
+    });
+  }
+}

@@ -1,0 +1,254 @@
+// The command line: which commands there are, what they take, and how what they take is read.
+import { Command, CommanderError } from "commander";
+import type { ApprovalRow } from "../approvals/approvals.js";
+import type { ApprovalId, RunId, ThreadId } from "../core/ids.js";
+import type { RunStatus } from "../core/run.js";
+import type { TimerRow } from "../schedule/timers.js";
+import { type Answer, APPROVAL_STATUSES } from "./approvals.js";
+import { choiceArgument, idArgument, jsonArgument, wholeArgument } from "./arguments.js";
+import { RUN_STATUSES } from "./runs.js";
+import { TIMER_STATUSES } from "./timers.js";
+
+/** Where things are: every command has these. */
+export type Place = Readonly<{
+  /** Null: langgraph.json in this folder, if there is one. */
+  configPath: string | null;
+  dataDir: string;
+  json: boolean;
+}>;
+
+export type Handlers = Readonly<{
+  dev(place: Place, options: Readonly<{ host: string | null; port: number | null; workers: number }>): Promise<void>;
+  serve(
+    place: Place,
+    options: Readonly<{
+      command: "start" | "api" | "worker";
+      host: string | null;
+      port: number | null;
+      concurrency: number | null;
+      /** Null: all of them. */
+      loops: readonly string[] | null;
+    }>,
+  ): Promise<void>;
+  migrate(place: Place): Promise<void>;
+  doctor(place: Place): Promise<void>;
+  graphs(place: Place): Promise<void>;
+  runsLs(
+    place: Place,
+    filter: Readonly<{ status: RunStatus | null; threadId: ThreadId | null; graphId: string | null; limit: number }>,
+  ): Promise<void>;
+  runsShow(place: Place, runId: RunId): Promise<void>;
+  threadsHistory(place: Place, threadId: ThreadId, options: Readonly<{ limit: number }>): Promise<void>;
+  threadsState(place: Place, threadId: ThreadId, options: Readonly<{ checkpointId: string | null }>): Promise<void>;
+  timersLs(place: Place, filter: Readonly<{ status: TimerRow["status"] | null; limit: number }>): Promise<void>;
+  approvalsLs(place: Place, filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>): Promise<void>;
+  approvalsAnswer(place: Place, approvalId: ApprovalId, answer: Answer, by: string | null): Promise<void>;
+}>;
+
+const PORTS = { min: 0, max: 65_535 };
+const LIMITS = { min: 1, max: 10_000 };
+
+/** Parses the arguments and hands over to one command; returns the exit code when it was only about them. */
+export async function runProgram(args: readonly string[], version: string, handlers: Handlers): Promise<number> {
+  const program = new Command("perdure")
+    .description("A durable run engine and Agent Server for LangGraph.js.")
+    .version(version)
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, "perdure: ")) })
+    .showHelpAfterError(false);
+  program.addHelpText(
+    "after",
+    "\nSettings come from the environment: DATABASE_URL, PERDURE_BODIES … (see the README).",
+  );
+  addServing(program, handlers);
+  addSetUp(program, handlers);
+  addRuns(program, handlers);
+  addThreads(program, handlers);
+  addTimers(program, handlers);
+  addApprovals(program, handlers);
+  try {
+    await program.parseAsync([...args], { from: "user" });
+    return 0;
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    return error.exitCode === 0 ? 0 : 2;
+  }
+}
+
+type Flags = Readonly<Record<string, string | boolean | undefined>>;
+
+function command(parent: Command, name: string, description: string): Command {
+  return parent
+    .command(name)
+    .description(description)
+    .option("--config <file>", "the langgraph.json to use (default: ./langgraph.json)")
+    .option("--data-dir <dir>", "where the development server keeps its data", ".perdure");
+}
+
+const withJson = (built: Command): Command => built.option("--json", "print JSON for programs");
+
+function place(flags: Flags): Place {
+  return { configPath: text(flags.config), dataDir: text(flags.dataDir) ?? ".perdure", json: flags.json === true };
+}
+
+function text(flag: string | boolean | undefined): string | null {
+  return typeof flag === "string" ? flag : null;
+}
+
+function whole(flag: string | boolean | undefined, name: string, range: Readonly<{ min: number; max: number }>) {
+  const given = text(flag);
+  return given === null ? null : wholeArgument(given, name, range);
+}
+
+function choice<T extends string>(flag: string | boolean | undefined, name: string, choices: readonly T[]): T | null {
+  const given = text(flag);
+  return given === null ? null : choiceArgument(given, name, choices);
+}
+
+function addServing(program: Command, handlers: Handlers): void {
+  command(
+    program,
+    "dev",
+    "run everything on this machine, with a Postgres of its own, and follow changes of the graphs",
+  )
+    .option("--host <address>", "a loopback address to listen on")
+    .option("--port <number>", "the port of the API (default: PORT or 2024)")
+    .option("--workers <number>", "worker processes", "1")
+    .action((flags: Flags) =>
+      handlers.dev(place(flags), {
+        host: text(flags.host),
+        port: whole(flags.port, "--port", PORTS),
+        workers: whole(flags.workers, "--workers", { min: 0, max: 64 }) ?? 1,
+      }),
+    );
+  const serving = (name: "start" | "api" | "worker", description: string) => {
+    const built = command(program, name, description);
+    if (name !== "worker") {
+      built.option("--host <address>", "the address to listen on (default: HOST or 127.0.0.1)");
+      built.option("--port <number>", "the port to listen on (default: PORT or 2024)");
+    }
+    if (name !== "api") {
+      built.option("--concurrency <number>", "runs executed at a time (default: PERDURE_CONCURRENCY or 10)");
+      built.option("--loops <names>", "which loops to run, like worker,scheduler (default: all)");
+    }
+    built.action((flags: Flags) =>
+      handlers.serve(place(flags), {
+        command: name,
+        host: text(flags.host),
+        port: whole(flags.port, "--port", PORTS),
+        concurrency: whole(flags.concurrency, "--concurrency", LIMITS),
+        loops:
+          text(flags.loops)
+            ?.split(",")
+            .map((loop) => loop.trim()) ?? null,
+      }),
+    );
+  };
+  serving("start", "serve the API and run all loops in one process, on DATABASE_URL");
+  serving("api", "serve the API only");
+  serving("worker", "run loops only: worker, scheduler, mover, sweeper");
+}
+
+function addSetUp(program: Command, handlers: Handlers): void {
+  withJson(command(program, "migrate", "bring the database to this version")).action((flags: Flags) =>
+    handlers.migrate(place(flags)),
+  );
+  withJson(command(program, "doctor", "find out whether this environment can work")).action((flags: Flags) =>
+    handlers.doctor(place(flags)),
+  );
+  withJson(command(program, "graphs", "load the graphs and list them")).action((flags: Flags) =>
+    handlers.graphs(place(flags)),
+  );
+}
+
+function addRuns(program: Command, handlers: Handlers): void {
+  const runs = program.command("runs").description("what ran, and what became of it");
+  withJson(command(runs, "ls", "list runs, newest first"))
+    .option("--status <status>", `one of ${RUN_STATUSES.join(", ")}`)
+    .option("--thread <id>", "runs of one thread")
+    .option("--graph <id>", "runs of one graph")
+    .option("--limit <number>", "how many", "20")
+    .action((flags: Flags) => {
+      const thread = text(flags.thread);
+      return handlers.runsLs(place(flags), {
+        status: choice(flags.status, "--status", RUN_STATUSES),
+        threadId: thread === null ? null : idArgument<ThreadId>(thread, "a thread"),
+        graphId: text(flags.graph),
+        limit: whole(flags.limit, "--limit", LIMITS) ?? 20,
+      });
+    });
+  withJson(command(runs, "show <run>", "show a run and its events")).action((run: string, flags: Flags) =>
+    handlers.runsShow(place(flags), idArgument<RunId>(run, "a run")),
+  );
+}
+
+function addThreads(program: Command, handlers: Handlers): void {
+  const threads = program.command("threads").description("the state of a conversation, now and at each step");
+  withJson(command(threads, "history <thread>", "list the checkpoints of a thread, newest first"))
+    .option("--limit <number>", "how many", "20")
+    .action((thread: string, flags: Flags) =>
+      handlers.threadsHistory(place(flags), idArgument<ThreadId>(thread, "a thread"), {
+        limit: whole(flags.limit, "--limit", LIMITS) ?? 20,
+      }),
+    );
+  withJson(command(threads, "state <thread>", "show the state of a thread"))
+    .option("--checkpoint <id>", "as it was at this checkpoint")
+    .action((thread: string, flags: Flags) => {
+      const checkpoint = text(flags.checkpoint);
+      return handlers.threadsState(place(flags), idArgument<ThreadId>(thread, "a thread"), {
+        checkpointId: checkpoint === null ? null : idArgument<string>(checkpoint, "a checkpoint"),
+      });
+    });
+}
+
+function addTimers(program: Command, handlers: Handlers): void {
+  const timers = program.command("timers").description("what will happen at a time");
+  withJson(command(timers, "ls", "list timers, soonest first"))
+    .option("--status <status>", `one of ${TIMER_STATUSES.join(", ")}`, "due")
+    .option("--limit <number>", "how many", "50")
+    .action((flags: Flags) =>
+      handlers.timersLs(place(flags), {
+        status: choice(flags.status, "--status", TIMER_STATUSES),
+        limit: whole(flags.limit, "--limit", LIMITS) ?? 50,
+      }),
+    );
+}
+
+function addApprovals(program: Command, handlers: Handlers): void {
+  const approvals = program.command("approvals").description("questions that wait for a person");
+  withJson(command(approvals, "ls", "list approvals, oldest first"))
+    .option("--status <status>", `one of ${APPROVAL_STATUSES.join(", ")}`, "pending")
+    .option("--limit <number>", "how many", "50")
+    .action((flags: Flags) =>
+      handlers.approvalsLs(place(flags), {
+        status: choice(flags.status, "--status", APPROVAL_STATUSES),
+        limit: whole(flags.limit, "--limit", LIMITS) ?? 50,
+      }),
+    );
+  const answering = (name: "approve" | "reject", description: string) =>
+    withJson(command(approvals, `${name} <approval>`, description))
+      .option("--value <json>", "the whole answer, when the question wants another than yes or no")
+      .option("--as <name>", "who decides (default: this machine's user)");
+  const answer = (flags: Flags, otherwise: Answer): Answer => {
+    const value = text(flags.value);
+    return value === null ? otherwise : { kind: "value", value: jsonArgument(value, "--value") };
+  };
+  answering("approve", "answer yes").action((id: string, flags: Flags) =>
+    handlers.approvalsAnswer(
+      place(flags),
+      idArgument<ApprovalId>(id, "an approval"),
+      answer(flags, { kind: "approve" }),
+      text(flags.as),
+    ),
+  );
+  answering("reject", "answer no")
+    .option("--message <text>", "why, for the agent")
+    .action((id: string, flags: Flags) =>
+      handlers.approvalsAnswer(
+        place(flags),
+        idArgument<ApprovalId>(id, "an approval"),
+        answer(flags, { kind: "reject", message: text(flags.message) }),
+        text(flags.as),
+      ),
+    );
+}

@@ -1,0 +1,95 @@
+// `perdure runs`: what ran, and what became of it.
+import type { Deps } from "../core/deps.js";
+import { EngineError } from "../core/errors.js";
+import { DEFAULT_TENANT, type RunId, type ThreadId } from "../core/ids.js";
+import type { RunError, RunStatus } from "../core/run.js";
+import { loadRunContent } from "../engine/run-content.js";
+import { listEvents } from "../runs/events.js";
+import { getRun, listRuns, type RunRow } from "../runs/runs.js";
+import { details, type Output, table } from "./output.js";
+import { json, wire } from "./wire.js";
+
+export const RUN_STATUSES = [
+  "pending",
+  "running",
+  "interrupted",
+  "success",
+  "error",
+  "timeout",
+] as const satisfies readonly RunStatus[];
+
+export type RunsFilter = Readonly<{
+  status: RunStatus | null;
+  threadId: ThreadId | null;
+  graphId: string | null;
+  limit: number;
+}>;
+
+export async function runsLs(
+  deps: Deps,
+  filter: RunsFilter,
+  print: Output & Readonly<{ json: boolean }>,
+): Promise<void> {
+  const runs = await listRuns(deps.db, {
+    tenantId: DEFAULT_TENANT,
+    limit: filter.limit,
+    offset: 0,
+    ...(filter.status === null ? {} : { status: filter.status }),
+    ...(filter.threadId === null ? {} : { threadId: filter.threadId }),
+    ...(filter.graphId === null ? {} : { graphId: filter.graphId }),
+  });
+  if (print.json) return print.line(json(runs.map(wire)));
+  const rows = runs.map((run) => ({
+    run: run.runId,
+    graph: run.graphId,
+    status: run.status,
+    "waits for": waitsFor(run),
+    attempt: run.attempt,
+    created: run.createdAt,
+    thread: run.threadId,
+    error: run.errorType,
+  }));
+  print.line(table(rows, "There are no such runs."));
+}
+
+export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonly<{ json: boolean }>): Promise<void> {
+  const run = await getRun(deps.db, { tenantId: DEFAULT_TENANT, runId });
+  if (run === undefined) throw new EngineError("not_found", `There is no run ${runId}; \`perdure runs ls\` lists them`);
+  const events = await listEvents(deps.db, run);
+  const error =
+    run.errorCode === null ? null : ((await loadRunContent(deps, run.tenantId, runId)).error as RunError | null);
+  if (print.json) return print.line(json({ ...wire(run), error, events: events.map(wire) }));
+  print.line(
+    details({
+      run: run.runId,
+      thread: run.threadId,
+      graph: run.graphId,
+      status: run.status,
+      "waits for": waitsFor(run),
+      attempt: run.attempt,
+      crashes: run.crashes || null,
+      worker: run.leaseOwner,
+      "cancelled because": run.cancelReason,
+      version: run.agentVersion,
+      checkpoint: run.resultCheckpointId,
+      created: run.createdAt,
+      started: run.startedAt,
+      finished: run.finishedAt,
+      error: error === null ? run.errorPreview : `${error.type}: ${error.message}`,
+    }),
+  );
+  const rows = events.map(({ createdAt, attempt, type, payload }) => ({
+    at: createdAt.toISOString(),
+    attempt,
+    event: type,
+    facts: Object.entries(payload)
+      .map(([name, value]) => `${name}=${String(value)}`)
+      .join(" "),
+  }));
+  print.line(`\n${table(rows, "It has no events.")}`);
+}
+
+function waitsFor(run: RunRow): string | null {
+  if (run.waitsFor === "timer" && run.availableAt !== null) return `timer, ${run.availableAt.toISOString()}`;
+  return run.waitsFor;
+}

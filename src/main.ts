@@ -1,0 +1,274 @@
+#!/usr/bin/env node
+// The binary: the command line and the environment in, the parts composed, and over to one command.
+import { existsSync } from "node:fs";
+import { userInfo } from "node:os";
+import { fileURLToPath } from "node:url";
+import type { ChildMessage } from "./cli/dev/child.js";
+import { readDevFile } from "./cli/dev/data-dir.js";
+import { choiceArgument } from "./cli/arguments.js";
+import { errorText, exitCodeOf, type Output, terminal } from "./cli/output.js";
+import { type Handlers, type Place, runProgram } from "./cli/program.js";
+import { addToEnvironment, type Config, environmentWith, readConfig } from "./config.js";
+import type { ComposedEngine, LoopName, Parts } from "./compose.js";
+import type { Log } from "./core/deps.js";
+import { EngineError } from "./core/errors.js";
+import type { Graphs } from "./engine/graphs.js";
+import { type Project, readProject } from "./engine/langgraph-json.js";
+import { readVersions } from "./engine/versions.js";
+import { createLog } from "./observe/log.js";
+
+const BINARY = fileURLToPath(import.meta.url);
+const DEFAULT_CONCURRENCY = 10;
+let debugging = false;
+
+/** The project's file and the environment, its own included. */
+async function readSettings({ configPath }: Place, needs: "project" | "anything") {
+  const file = configPath ?? "langgraph.json";
+  const project = needs === "project" || configPath !== null || existsSync(file) ? await readProject(file) : null;
+  if (project !== null) addToEnvironment(project.env);
+  const config = readConfig();
+  debugging = config.logLevel === "debug";
+  return { project, config };
+}
+
+/** Graph files run user code; what loads them is loaded when it is needed. */
+async function loadGraphs(project: Project): Promise<Graphs> {
+  return (await import("./engine/graphs.js")).loadGraphs(project.graphs);
+}
+
+function databaseOf(config: Config, command: string): string {
+  if (config.databaseUrl !== null) return config.databaseUrl;
+  throw new EngineError(
+    "config_invalid",
+    `DATABASE_URL is not set: \`perdure ${command}\` needs a Postgres (14 or newer); only \`perdure dev\` brings its own`,
+  );
+}
+
+function bodiesOf(config: Config): string {
+  if (config.bodies !== null) return config.bodies;
+  throw new EngineError(
+    "config_invalid",
+    "PERDURE_BODIES is not set: say where message bodies live, s3://bucket/prefix or file:///path",
+  );
+}
+
+/** The installation that DATABASE_URL names, or else the development server in the data dir. */
+async function findInstallation(
+  config: Config,
+  dataDir: string,
+): Promise<{ databaseUrl: string; bodies: string | null }> {
+  if (config.databaseUrl !== null) return { databaseUrl: config.databaseUrl, bodies: config.bodies };
+  const running = await readDevFile(dataDir);
+  if (running !== null) return { databaseUrl: running.database_url, bodies: config.bodies ?? running.bodies };
+  throw new EngineError(
+    "config_invalid",
+    `DATABASE_URL is not set and no development server runs in ${dataDir}: start \`perdure dev\`, or set DATABASE_URL`,
+  );
+}
+
+function logOf(config: Config, fallback?: "warn"): Log {
+  const level = fallback !== undefined && config.logLevel === "info" ? fallback : config.logLevel;
+  return createLog(level, { pid: process.pid });
+}
+
+/** For commands that look or answer: the parts without listening, closed afterwards. */
+async function withParts(
+  place: Place,
+  work: (parts: Parts, settings: Readonly<{ project: Project | null; config: Config }>) => Promise<void>,
+  needs: Readonly<{ bodies: boolean; project: boolean }>,
+): Promise<void> {
+  const settings = await readSettings(place, needs.project ? "project" : "anything");
+  const { config } = settings;
+  const { databaseUrl, bodies } = await findInstallation(config, place.dataDir);
+  const { openParts } = await import("./compose.js");
+  const parts = openParts({
+    databaseUrl,
+    listenUrl: config.listenUrl,
+    bodies: needs.bodies ? (bodies ?? bodiesOf(config)) : "memory:",
+    s3ForcePathStyle: config.s3ForcePathStyle,
+    dbPool: 4,
+    log: logOf(config, "warn"),
+    applicationName: "perdure cli",
+  });
+  try {
+    await work(parts, settings);
+  } finally {
+    await parts.close();
+  }
+}
+
+/** The same, with the graphs. */
+function withEngine(place: Place, work: (engine: ComposedEngine) => Promise<void>): Promise<void> {
+  return withParts(
+    place,
+    async (parts, { project, config }) => {
+      const { composeEngine } = await import("./compose.js");
+      const { databaseUrl } = await findInstallation(config, place.dataDir);
+      await work(composeEngine(parts, await loadGraphs(project as Project), { ...config, databaseUrl }));
+    },
+    { bodies: true, project: true },
+  );
+}
+
+const printer = (place: Place): Output & Readonly<{ json: boolean }> => ({ ...terminal, json: place.json });
+
+const handlers: Handlers = {
+  async dev(place, options) {
+    const { config } = await readSettings(place, "project");
+    const { dev } = await import("./cli/dev/dev.js");
+    const { migrateDatabase } = await import("./cli/migrate.js");
+    const log = logOf(config, "warn");
+    const configPath = place.configPath ?? "langgraph.json";
+    await dev({
+      dataDir: place.dataDir,
+      configPath,
+      host: options.host ?? config.host,
+      port: options.port ?? config.port,
+      workers: options.workers,
+      databaseUrl: config.databaseUrl,
+      bodies: config.bodies,
+      command: (name, ...args) => [BINARY, name, "--config", configPath, ...args],
+      environment: (values) =>
+        environmentWith({ PERDURE_LOG_LEVEL: config.logLevel === "info" ? "warn" : config.logLevel, ...values }),
+      migrate: (databaseUrl) => migrateDatabase(databaseUrl, log),
+      out: terminal,
+      log,
+    });
+  },
+
+  async serve(place, options) {
+    const settings = await readSettings(place, "project");
+    await serveProcess(settings.project as Project, settings.config, options);
+  },
+
+  async migrate(place) {
+    const { config } = await readSettings(place, "anything");
+    const { migrateCommand } = await import("./cli/migrate.js");
+    await migrateCommand(databaseOf(config, "migrate"), logOf(config, "warn"), printer(place));
+  },
+
+  async doctor(place) {
+    const { config } = await readSettings(place, "project");
+    const { databaseUrl } = await findInstallation(config, place.dataDir);
+    const { doctor } = await import("./cli/doctor.js");
+    const { createNotifier } = await import("./db/listen.js");
+    let healthy = false;
+    await withParts(
+      place,
+      async ({ deps }, { project }) => {
+        const listenUrl = config.listenUrl ?? databaseUrl;
+        const otherNotifier = createNotifier({ ...deps, listenUrl });
+        const loadAll = () => loadGraphs(project as Project);
+        healthy = await doctor({ deps, otherNotifier, loadGraphs: loadAll, pollMs: config.pollMs }, printer(place));
+        await otherNotifier.close();
+      },
+      { bodies: true, project: true },
+    );
+    if (!healthy) process.exitCode = 1;
+  },
+
+  async graphs(place) {
+    const { project } = await readSettings(place, "project");
+    const { graphsLs } = await import("./cli/graphs.js");
+    graphsLs(await loadGraphs(project as Project), printer(place));
+  },
+
+  async runsLs(place, filter) {
+    const { runsLs } = await import("./cli/runs.js");
+    await withParts(place, ({ deps }) => runsLs(deps, filter, printer(place)), { bodies: false, project: false });
+  },
+  async runsShow(place, runId) {
+    const { runsShow } = await import("./cli/runs.js");
+    await withParts(place, ({ deps }) => runsShow(deps, runId, printer(place)), { bodies: true, project: false });
+  },
+  async threadsHistory(place, threadId, options) {
+    const { threadsHistory } = await import("./cli/threads.js");
+    await withEngine(place, (engine) => threadsHistory(engine, threadId, options, printer(place)));
+  },
+  async threadsState(place, threadId, options) {
+    const { threadsState } = await import("./cli/threads.js");
+    await withEngine(place, (engine) => threadsState(engine, threadId, options, printer(place)));
+  },
+  async timersLs(place, filter) {
+    const { timersLs } = await import("./cli/timers.js");
+    await withParts(place, ({ deps }) => timersLs(deps, filter, printer(place)), { bodies: false, project: false });
+  },
+  async approvalsLs(place, filter) {
+    const { approvalsLs } = await import("./cli/approvals.js");
+    await withEngine(place, (engine) => approvalsLs(engine, filter, printer(place)));
+  },
+  async approvalsAnswer(place, approvalId, answer, by) {
+    const { approvalsAnswer } = await import("./cli/approvals.js");
+    const decision = { approvalId, answer, decidedBy: by ?? userInfo().username };
+    await withEngine(place, (engine) => approvalsAnswer(engine, decision, printer(place)));
+  },
+};
+
+type ServeOptions = Parameters<Handlers["serve"]>[1];
+
+async function serveProcess(project: Project, config: Config, options: ServeOptions): Promise<void> {
+  const databaseUrl = databaseOf(config, options.command);
+  const { command } = options;
+  const log = logOf(config);
+  for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
+  if (project.wantsAuth && command !== "worker") refuseAuth(project);
+  const compose = await import("./compose.js");
+  const names = loopsOf(options, compose.LOOPS);
+  const graphs = await loadGraphs(project);
+  const parts = compose.openParts({
+    ...config,
+    databaseUrl,
+    bodies: bodiesOf(config),
+    storeTtl: project.storeTtl,
+    log,
+    applicationName: `perdure ${command}`,
+  });
+  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl });
+  const concurrency = options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? DEFAULT_CONCURRENCY;
+  const address = { host: options.host ?? config.host, port: options.port ?? config.port };
+  const { serve } = await import("./cli/serve.js");
+  await serve({
+    ...parts.deps,
+    name: command,
+    listen: command === "worker" ? null : () => compose.listenApi(engine, address),
+    prepare: () => compose.prepareEngine(engine),
+    loops: () => compose.composeLoops(engine, names, concurrency),
+    close: () => parts.close(),
+    onReady: (url) => {
+      tellSupervisor({ ready: true, ...(url === null ? {} : { url }) });
+      if (command === "start" && url !== null) terminal.line(`perdure start is ready at ${url}`);
+    },
+  });
+}
+
+function loopsOf({ command, loops }: ServeOptions, all: readonly LoopName[]): readonly LoopName[] {
+  if (command === "api") return [];
+  return loops === null ? all : loops.map((loop) => choiceArgument(loop, "--loops", all));
+}
+
+/** Answering everybody although the project says whom to let in would be worse than not starting. */
+function refuseAuth({ path }: Project): never {
+  throw new EngineError(
+    "config_invalid",
+    `${path}: "auth.path" has no effect in this version of perdure, and without it everyone would be let in; remove it and guard the API by other means`,
+  );
+}
+
+function tellSupervisor(message: ChildMessage): boolean {
+  return process.send?.(message) ?? false;
+}
+
+async function main(): Promise<number> {
+  try {
+    const code = await runProgram(process.argv.slice(2), readVersions().perdure, handlers);
+    return code === 0 ? Number(process.exitCode ?? 0) : code;
+  } catch (error) {
+    const exitCode = exitCodeOf(error);
+    const text = errorText(error, debugging);
+    if (!tellSupervisor({ failed: text.replace(/^perdure: /, ""), exitCode })) terminal.note(text);
+    return exitCode;
+  }
+}
+
+// Graphs may hold sockets and timers of their own: what we opened is closed, and nothing else is waited for.
+process.exit(await main());
