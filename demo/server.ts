@@ -11,7 +11,6 @@ import { BrokenPromise, until } from "./story.js";
 /** What `perdure dev` writes to dev.json when it is ready. */
 type DevJson = Readonly<{
   api_url: string;
-  database_url: string;
   pids: Readonly<{ supervisor: number; api: number; workers: readonly number[] }>;
 }>;
 
@@ -52,11 +51,11 @@ export async function startServer(dir: string): Promise<Server> {
     return {
       apiUrl: info.api_url,
       workers: async () => (await read()).pids.workers,
-      cli: (...rest) => runCli([...rest, "--json"], { ...environment(dir), DATABASE_URL: info.database_url }),
-      stop: async () => stop(child, (await read().catch(() => info)).pids),
+      cli: (...rest) => runCli([...rest, "--json", "--data-dir", data], environment(dir)),
+      stop: async () => stop(child, data, (await read().catch(() => info)).pids),
     };
   } catch (error) {
-    await stop(child, (await read().catch(() => null))?.pids);
+    await stop(child, data, (await read().catch(() => null))?.pids);
     throw error;
   }
 }
@@ -78,8 +77,11 @@ async function runCli(args: readonly string[], env: NodeJS.ProcessEnv): Promise<
   return JSON.parse(output);
 }
 
-async function stop(child: ChildProcess, pids: DevJson["pids"] | undefined): Promise<void> {
-  const all = [child.pid, pids?.api, ...(pids?.workers ?? [])].filter((pid) => pid !== undefined);
+/** Asks it to end and waits until each of its processes is gone, Postgres too; what stays is killed, and a failure. */
+async function stop(child: ChildProcess, data: string, pids: DevJson["pids"] | undefined): Promise<void> {
+  const all = [child.pid, pids?.api, ...(pids?.workers ?? []), await postgresPid(data)].filter(
+    (pid) => pid !== undefined,
+  );
   if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
   try {
     await until("perdure dev to stop", 30_000, async () => (all.some(isAlive) ? null : true));
@@ -87,6 +89,11 @@ async function stop(child: ChildProcess, pids: DevJson["pids"] | undefined): Pro
     for (const pid of all.filter(isAlive)) process.kill(pid, "SIGKILL");
     throw error;
   }
+}
+
+async function postgresPid(data: string): Promise<number | undefined> {
+  const text = await readFile(path.join(data, "postgres", "postmaster.pid"), "utf8").catch(() => "");
+  return Number(text.split("\n")[0]) || undefined;
 }
 
 function isAlive(pid: number): boolean {
