@@ -1,0 +1,253 @@
+// Threads as the stock client makes, finds, labels and deletes them.
+import type { Thread } from "@langchain/langgraph-sdk";
+import { describe, expect, test } from "vitest";
+import { type TestEngine, withEngine } from "../helpers/engine.js";
+import { graphs } from "./graphs.js";
+
+const ID = "0199aaaa-0000-7000-8000-000000000001";
+const served = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs, workers: 0 }, work);
+const running = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs }, work);
+const post = async (engine: TestEngine, path: string, body: unknown) =>
+  engine.app.request(path, { method: "POST", body: JSON.stringify(body) });
+
+describe("creating", () => {
+  test("gives an idle thread with what was asked for", () =>
+    served(async ({ client }) => {
+      const thread = await client.threads.create({ metadata: { owner: "ann" }, graphId: "steps" });
+      expect(thread).toMatchObject({
+        status: "idle",
+        metadata: { owner: "ann", graph_id: "steps" },
+        values: null,
+        interrupts: {},
+        config: {},
+      });
+      expect(await client.threads.get(thread.thread_id)).toEqual(thread);
+    }));
+
+  test("an id that is taken is a conflict, or the same thread when that is wanted", () =>
+    served(async ({ client }) => {
+      const thread = await client.threads.create({ threadId: ID, metadata: { n: 1 } });
+      await expect(client.threads.create({ threadId: ID })).rejects.toThrow(`HTTP 409: Thread ${ID} already exists`);
+      const again = await client.threads.create({ threadId: ID.toUpperCase(), ifExists: "do_nothing" });
+      expect(again).toEqual(thread);
+    }));
+
+  test("one id at once, twenty times: one thread", () =>
+    served(async (engine) => {
+      const answers = await Promise.all(
+        Array.from({ length: 20 }, () => post(engine, "/threads", { thread_id: ID }).then((r) => r.status)),
+      );
+      expect(answers.filter((status) => status === 200)).toHaveLength(1);
+      expect(answers.filter((status) => status === 409)).toHaveLength(19);
+    }));
+
+  test.each([
+    [{ thread_id: "mine" }, "thread_id: must be a UUID"],
+    [{ thread_id: 7 }, "thread_id: "],
+    [{ metadata: { "a\0b": 1 } }, "metadata.a\\u0000b: "],
+    [{ metadata: { a: { b: "x\0" } } }, "metadata.a.b: "],
+    [{ metadata: { a: "\ud800" } }, "metadata.a: "],
+    [{ metadata: [] }, "metadata: "],
+    [{ if_exists: "replace" }, "if_exists: "],
+    [{ ttl: { ttl: 5, strategy: "delete" } }, "ttl: is not supported"],
+    [{ supersteps: [{ updates: [] }] }, "supersteps: is not supported"],
+  ])("%j is refused and leaves nothing behind", (body, message) =>
+    served(async (engine) => {
+      const response = await post(engine, "/threads", body);
+      expect(response.status).toBe(422);
+      expect(await response.text()).toContain(message);
+      expect(await engine.client.threads.count()).toBe(0);
+    }),
+  );
+
+  test("what can't be JSON is refused", () =>
+    served(async ({ app }) => {
+      const response = await app.request("/threads", { method: "POST", body: "metadata=1" });
+      expect([response.status, await response.text()]).toEqual([400, "The request body is not valid JSON"]);
+    }));
+});
+
+describe("reading", () => {
+  test("a thread that isn't there is 404 by id, everywhere", () =>
+    served(async (engine) => {
+      const { client, app } = engine;
+      await expect(client.threads.get(ID)).rejects.toThrow(`HTTP 404: Thread with ID ${ID} not found`);
+      await expect(client.threads.getState(ID)).rejects.toThrow("HTTP 404");
+      await expect(client.threads.getHistory(ID)).rejects.toThrow("HTTP 404");
+      await expect(client.threads.update(ID, { metadata: {} })).rejects.toThrow("HTTP 404");
+      await expect(client.threads.updateState(ID, { values: {} })).rejects.toThrow("HTTP 404");
+      await expect(client.threads.delete(ID)).rejects.toThrow("HTTP 404");
+      const json = await app.request(`/threads/${ID}`, { headers: { accept: "application/json" } });
+      expect(await json.json()).toMatchObject({ detail: `Thread with ID ${ID} not found`, code: "not_found" });
+      expect((await app.request("/threads/not-an-id")).status).toBe(422);
+    }));
+
+  test("shows the newest values, and says when they changed", () =>
+    running(async ({ client }) => {
+      const thread = await client.threads.create();
+      await client.runs.wait(thread.thread_id, "echo", { input: { messages: [{ role: "user", content: "hi" }] } });
+      const read = (await client.threads.get(thread.thread_id)) as Thread<{ messages: unknown[] }>;
+      expect(read.status).toBe("idle");
+      expect(read.values.messages).toMatchObject([
+        { type: "human", content: "hi" },
+        { type: "ai", content: "you said: hi" },
+      ]);
+      expect(read.metadata).toMatchObject({ graph_id: "echo" });
+      expect(Date.parse(read.state_updated_at)).toBeGreaterThan(Date.parse(thread.created_at));
+      const ttl = await client.threads.get(thread.thread_id, { include: ["ttl"] });
+      expect(ttl).toMatchObject({ ttl: null });
+    }));
+
+  test("a pending question is in the thread, the state and the search, with one id and value", () =>
+    running(async ({ client }) => {
+      const thread = await client.threads.create();
+      await client.runs.wait(thread.thread_id, "gate", { input: {} });
+      const read = await client.threads.get(thread.thread_id);
+      expect(read.status).toBe("interrupted");
+      const state = await client.threads.getState(thread.thread_id);
+      const task = state.tasks[0];
+      expect(task?.interrupts).toMatchObject([{ value: { question: "go on?" } }]);
+      expect(read.interrupts).toEqual({ [task?.id ?? ""]: task?.interrupts });
+      const [found] = await client.threads.search({ status: "interrupted" });
+      expect(found).toEqual(read);
+      expect(await client.threads.search({ status: "idle" })).toEqual([]);
+    }));
+
+  test("the thread of a stateless run is nobody's", () =>
+    running(async ({ client, db }) => {
+      await client.runs.wait(null, "steps", { input: {} });
+      const { rows } = await db.db.query<{ id: string }>("select thread_id as id from threads");
+      expect(rows).toHaveLength(1);
+      expect(await client.threads.search()).toEqual([]);
+      expect(await client.threads.count()).toBe(0);
+      const id = rows[0]?.id ?? "";
+      await expect(client.threads.get(id)).rejects.toThrow("HTTP 404");
+      await expect(client.threads.delete(id)).rejects.toThrow("HTTP 404");
+      await expect(client.threads.update(id, { metadata: { mine: 1 } })).rejects.toThrow("HTTP 404");
+      await expect(client.threads.create({ threadId: id, ifExists: "do_nothing" })).rejects.toThrow("HTTP 409");
+    }));
+});
+
+describe("search", () => {
+  test("filters by ids, metadata and status, sorts, selects and pages", () =>
+    served(async (engine) => {
+      const { client } = engine;
+      const made: Thread[] = [];
+      for (const n of [1, 2, 3, 4, 5]) {
+        made.push(await client.threads.create({ metadata: { n, even: n % 2 === 0, deep: { tag: "t" } } }));
+      }
+      const ids = made.map((thread) => thread.thread_id);
+      const found = async (query: Parameters<typeof client.threads.search>[0]) =>
+        (await client.threads.search(query)).map((thread) => ids.indexOf(thread.thread_id) + 1);
+      expect(await found({})).toEqual([5, 4, 3, 2, 1]);
+      expect(await found({ sortBy: "created_at", sortOrder: "asc", limit: 2, offset: 1 })).toEqual([2, 3]);
+      expect(await found({ metadata: { even: true } })).toEqual([4, 2]);
+      expect(await found({ metadata: { deep: { tag: "t" } }, limit: 1 })).toEqual([5]);
+      expect(await found({ ids: [ids[0] ?? "", ids[2] ?? "", ID] })).toEqual([3, 1]);
+      expect(await found({ ids: [] })).toEqual([]);
+      expect(await found({ status: "busy" })).toEqual([]);
+      await client.threads.update(ids[1] ?? "", { metadata: { seen: 1 } });
+      expect(await found({ sortBy: "updated_at", limit: 1 })).toEqual([2]);
+      expect(await found({ sortBy: "thread_id", sortOrder: "asc" })).toEqual([1, 2, 3, 4, 5]);
+      expect(await client.threads.count({ metadata: { even: false } })).toBe(3);
+      expect(await client.threads.search({ limit: 1, select: ["thread_id", "status"] })).toEqual([
+        { thread_id: ids[4], status: "idle" },
+      ]);
+      const page = await post(engine, "/threads/search", { limit: 2, offset: 1 });
+      expect(page.headers.get("x-pagination-total")).toBe("5");
+      expect(page.headers.get("x-pagination-next")).toBe("3");
+      const last = await post(engine, "/threads/search", { limit: 2, offset: 3 });
+      expect(last.headers.get("x-pagination-next")).toBeNull();
+    }));
+
+  test.each([
+    [{ values: { a: 1 } }, "values: is not supported"],
+    [{ extract: { a: "values.a" } }, "extract: is not supported"],
+    [{ status: "asleep" }, "status: "],
+    [{ limit: 0 }, "limit: "],
+    [{ limit: 1001 }, "limit: "],
+    [{ offset: -1 }, "offset: "],
+    [{ ids: ["x"] }, "ids[0]: must be a UUID"],
+    [{ select: ["everything"] }, "select[0]: "],
+    [{ metadata: { a: "\0" } }, "metadata.a: "],
+  ])("%j is refused by name", (body, message) =>
+    served(async (engine) => {
+      const response = await post(engine, "/threads/search", body);
+      expect(response.status).toBe(422);
+      expect(await response.text()).toContain(message);
+    }),
+  );
+
+  test("a thread whose graph was taken away can still be listed, read and deleted", () =>
+    running(async ({ client, db }) => {
+      const { thread_id } = await client.threads.create();
+      await client.runs.wait(thread_id, "steps", { input: {} });
+      await db.db.query(`update threads set metadata = metadata || '{"graph_id": "gone"}'`);
+      const [found] = await client.threads.search();
+      expect(found?.values).toEqual({ log: ["1", "2", "3"] });
+      expect((await client.threads.get(thread_id)).values).toEqual({ log: ["1", "2", "3"] });
+      await expect(client.threads.getState(thread_id)).rejects.toThrow('HTTP 404: Graph "gone" not found');
+      await client.threads.delete(thread_id);
+    }));
+});
+
+describe("labelling", () => {
+  test("merges metadata, and is silent when that is preferred", () =>
+    served(async ({ client }) => {
+      const { thread_id } = await client.threads.create({ metadata: { a: 1, b: { c: 1 } } });
+      const patched = await client.threads.update(thread_id, { metadata: { b: 2, d: "ü" } });
+      expect(patched.metadata).toEqual({ a: 1, b: 2, d: "ü" });
+      expect(await client.threads.update(thread_id, { metadata: { e: 1 }, returnMinimal: true })).toBeUndefined();
+      expect((await client.threads.get(thread_id)).metadata).toMatchObject({ e: 1 });
+      await expect(client.threads.update(thread_id, { ttl: 5 })).rejects.toThrow("HTTP 422: ttl: ");
+    }));
+});
+
+describe("deleting", () => {
+  test("leaves no row and no object of the thread, and other threads whole", () =>
+    running(async ({ client, db, deps, move }) => {
+      const [gone, kept] = [await client.threads.create(), await client.threads.create()];
+      for (const { thread_id } of [gone, kept]) await client.runs.wait(thread_id, "gate", { input: {} });
+      while ((await move()) > 0);
+      await client.threads.delete(gone.thread_id);
+      await expect(client.threads.get(gone.thread_id)).rejects.toThrow("HTTP 404");
+      const tables = ["threads", "runs", "events", "stream_chunks", "checkpoints", "channel_versions"];
+      tables.push("checkpoint_writes", "bodies", "staged_bodies", "packs", "approvals");
+      for (const table of tables) {
+        const rows = (await db.db.query(`select * from ${table}`)).rows.map((row) => JSON.stringify(row));
+        expect([table, rows.filter((row) => row.includes(gone.thread_id))]).toEqual([table, []]);
+      }
+      const keys: string[] = [];
+      for await (const key of deps.bodies.list("")) keys.push(key);
+      expect(keys.filter((key) => key.includes(gone.thread_id))).toEqual([]);
+      expect((await client.threads.get(kept.thread_id)).status).toBe("interrupted");
+      await expect(client.threads.delete(gone.thread_id)).rejects.toThrow("HTTP 404");
+    }));
+
+  test("the id of a deleted thread does not come back", () =>
+    running(async ({ client }) => {
+      await client.threads.create({ threadId: ID });
+      await client.threads.delete(ID);
+      for (const ifExists of ["raise", "do_nothing"] as const) {
+        await expect(client.threads.create({ threadId: ID, ifExists })).rejects.toThrow("HTTP 409: Thread");
+      }
+      const run = client.runs.create(ID, "steps", { input: {}, ifNotExists: "create" });
+      await expect(run).rejects.toThrow("HTTP 409");
+      await expect(client.threads.get(ID)).rejects.toThrow("HTTP 404");
+    }));
+
+  test("a store that is away delays the erasing, not the deleting", () =>
+    running(async ({ client, deps, engine, db }) => {
+      const { thread_id } = await client.threads.create();
+      await client.runs.wait(thread_id, "steps", { input: {} });
+      const { createApp } = await import("../../src/api/app.js");
+      const away = async () => {
+        throw new Error("the store is away");
+      };
+      const bodies = { ...deps.bodies, delete: away, list: away as never };
+      const app = createApp({ ...engine, deps: { ...deps, bodies } });
+      expect((await app.request(`/threads/${thread_id}`, { method: "DELETE" })).status).toBe(204);
+      const { rows } = await db.db.query("select 1 from timers where kind = 'thread.delete' and status = 'due'");
+      expect(rows).toHaveLength(1);
+    }));
+});
