@@ -5,10 +5,10 @@ import { isTransientDbError } from "../../core/retry.js";
 import { isFinished } from "../../core/run.js";
 import { lastStreamId, readStreamPage, type StreamLine, type StreamPage } from "../../runs/stream-chunks.js";
 import { loadRunContent } from "../run-content.js";
+import { createNews } from "./news.js";
 
 /** Batches read at a time: bounds what a slow reader holds. */
 const PAGE_ROWS = 16;
-const DEFAULT_POLL_MS = 2_000;
 
 export type Heartbeat = Readonly<{ kind: "heartbeat" }>;
 export type StreamItem = Readonly<{ kind: "line"; line: StreamLine }> | Heartbeat;
@@ -28,7 +28,7 @@ export type ReadStreamOptions = Readonly<{
 /** Yields a run's events in order; ends when the run is finished and all was read, when it is deleted, or by the signal. */
 export async function* readStream(deps: Deps, options: ReadStreamOptions): AsyncGenerator<StreamItem> {
   const { tenantId, runId, signal } = options;
-  const news = createNews(deps, options);
+  const news = createNews(deps, { runId, signal, heartbeatMs: options.heartbeatMs, pollMs: options.pollMs });
   try {
     let afterId = options.afterId ?? (await lastStreamId(deps.db, { tenantId, runId }));
     // Who wants only what comes from now on has no use for what was moved before.
@@ -77,46 +77,4 @@ async function movedLines(deps: Deps, { tenantId, runId }: ReadStreamOptions, af
   return stream
     .filter(({ id }) => id > afterId)
     .map(({ id, event, data }) => ({ id, event, json: JSON.stringify(data) }));
-}
-
-/** What wakes a reader: notifications of its run, else the poll; and when it is time to say that it is still there. */
-function createNews(deps: Deps, options: ReadStreamOptions) {
-  const { clock, notifier, random } = deps;
-  const pollMs = options.pollMs ?? DEFAULT_POLL_MS;
-  let heard = false;
-  let wake = new AbortController();
-  let lastMs = clock.monotonicMs();
-  const stop = notifier.listen("stream", (id) => {
-    if (id !== undefined && id !== options.runId) return;
-    heard = true;
-    wake.abort();
-  });
-  const onAbort = (): void => wake.abort();
-  options.signal.addEventListener("abort", onAbort, { once: true });
-
-  return {
-    /** What comes from here on is news. */
-    forget(): void {
-      heard = false;
-    },
-    /** Something was sent: the next heartbeat is a full interval away. */
-    sent(): void {
-      lastMs = clock.monotonicMs();
-    },
-    /** Resolves when there may be news, or when it is time for a heartbeat. */
-    async wait(): Promise<"look" | "heartbeat"> {
-      wake = new AbortController();
-      if (heard || options.signal.aborted) return "look";
-      const beatMs = lastMs + options.heartbeatMs - clock.monotonicMs();
-      const lookMs = pollMs * (0.75 + random() / 2);
-      await clock.sleep(Math.max(0, Math.min(beatMs, lookMs)), wake.signal);
-      if (heard || options.signal.aborted || beatMs > lookMs) return "look";
-      lastMs = clock.monotonicMs();
-      return "heartbeat";
-    },
-    close(): void {
-      stop();
-      options.signal.removeEventListener("abort", onAbort);
-    },
-  };
 }

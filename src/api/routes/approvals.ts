@@ -1,0 +1,97 @@
+// Questions that wait for a person, over all threads; and the answer to one.
+import { Hono } from "hono";
+import { z } from "zod";
+import { type ApprovalRow, getApproval, listApprovals } from "../../approvals/approvals.js";
+import { EngineError } from "../../core/errors.js";
+import type { ApprovalId, TenantId, ThreadId } from "../../core/ids.js";
+import { decideApproval } from "../../engine/commands/decide-approval.js";
+import type { Engine } from "../../engine/engine.js";
+import { readThreadHeads } from "../../engine/thread-head.js";
+import { getThread } from "../../runs/threads.js";
+import type { ApiEnv } from "../env.js";
+import { json } from "../reply.js";
+import { integer, one, pathId, readBody, readQuery } from "../request.js";
+import { runShape } from "../run-shape.js";
+import { absent, text, uuid } from "../schemas/parts.js";
+
+const approvalList = z.object({
+  status: one.pipe(z.enum(["pending", "decided", "withdrawn"]).optional()),
+  thread_id: one.pipe(uuid.optional()),
+  limit: integer({ min: 1, max: 1_000, fallback: 100 }),
+  offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
+});
+
+const decisionBody = z.object({
+  value: z.unknown().refine((value) => value !== undefined, "is required: what the graph's interrupt() returns"),
+  decided_by: absent(text.min(1).max(200)),
+});
+
+export function approvalRoutes(engine: Engine): Hono<ApiEnv> {
+  const routes = new Hono<ApiEnv>();
+
+  routes.get("/v1/approvals", async (c) => {
+    const { status = "pending", thread_id: threadId, limit, offset } = readQuery(c, approvalList);
+    const tenantId = c.get("tenantId");
+    const filter = { tenantId, status, limit, offset };
+    const approvals = await listApprovals(
+      engine.deps.db,
+      threadId === undefined ? filter : { ...filter, threadId: threadId as ThreadId },
+    );
+    return json(c, await withQuestions(engine, tenantId, approvals));
+  });
+
+  routes.get("/v1/approvals/:approval_id", async (c) => {
+    const tenantId = c.get("tenantId");
+    const approvalId = pathId<ApprovalId>(c, "approval_id");
+    const approval = await getApproval(engine.deps.db, { tenantId, approvalId });
+    if (approval === undefined) throw new EngineError("not_found", `Approval ${approvalId} not found`);
+    return json(c, (await withQuestions(engine, tenantId, [approval]))[0]);
+  });
+
+  /** Answers with the run that carries the decision. */
+  routes.post("/v1/approvals/:approval_id/decide", async (c) => {
+    const approvalId = pathId<ApprovalId>(c, "approval_id");
+    const { value, decided_by: decidedBy = "api" } = await readBody(c, decisionBody);
+    const run = await decideApproval(engine.deps, { tenantId: c.get("tenantId"), approvalId, value, decidedBy });
+    c.header("Content-Location", `/threads/${run.threadId}/runs/${run.runId}`);
+    return json(c, await runShape(engine, run));
+  });
+
+  return routes;
+}
+
+/** What is asked stands in the thread's state; a question that is closed has none any more. */
+async function withQuestions(engine: Engine, tenantId: TenantId, approvals: readonly ApprovalRow[]) {
+  const open = approvals.filter(({ status }) => status === "pending");
+  const threadIds = [...new Set(open.map(({ threadId }) => threadId))];
+  const threads = await Promise.all(threadIds.map((threadId) => getThread(engine.deps.db, { tenantId, threadId })));
+  const heads = await readThreadHeads(
+    engine,
+    tenantId,
+    threads.flatMap((thread) => (thread === undefined ? [] : [thread])),
+  );
+  return approvals.map((approval) => {
+    const asked = Object.values(heads.get(approval.threadId)?.interrupts ?? {}).flat();
+    const question = asked.find(({ id }) => id === approval.interruptId);
+    return toWire(approval, approval.status === "pending" ? question?.value : undefined);
+  });
+}
+
+function toWire(approval: ApprovalRow, value: unknown) {
+  return {
+    approval_id: approval.approvalId,
+    thread_id: approval.threadId,
+    run_id: approval.runId,
+    checkpoint_id: approval.checkpointId,
+    interrupt_id: approval.interruptId,
+    node: approval.node,
+    status: approval.status,
+    value: value ?? null,
+    asked_at: approval.askedAt,
+    decided_at: approval.decidedAt,
+    decided_by: approval.decidedBy,
+    decision: approval.decision,
+    decided_run_id: approval.decidedRunId,
+    withdrawn_reason: approval.withdrawnReason,
+  };
+}

@@ -1,0 +1,186 @@
+// Runs: made on a thread or without one, watched, waited for, listed, cancelled.
+import { type Context, Hono } from "hono";
+import { getAssistant } from "../../assistants/queries.js";
+import { EngineError, isEngineError } from "../../core/errors.js";
+import type { RunId, ThreadId } from "../../core/ids.js";
+import { isFinished } from "../../core/run.js";
+import { cancelRun } from "../../engine/commands/cancel-run.js";
+import { createRun } from "../../engine/commands/create-run.js";
+import type { Engine } from "../../engine/engine.js";
+import { runResult } from "../../engine/run-result.js";
+import { awaitRun } from "../../engine/stream/await-run.js";
+import { getRun, listRuns, type RunRow } from "../../runs/runs.js";
+import type { ApiEnv } from "../env.js";
+import { json, select } from "../reply.js";
+import { pathId, readBody, readQuery } from "../request.js";
+import { runInput } from "../run-input.js";
+import { runShape } from "../run-shape.js";
+import {
+  type RunCreate,
+  runCancel,
+  runCreate,
+  runJoin,
+  runList,
+  runStream,
+  runStreamCreate,
+  statelessRunCreate,
+} from "../schemas/runs.js";
+import { jsonWhenReady, sse } from "../sse.js";
+import { findThread } from "./threads.js";
+
+type C = Context<ApiEnv>;
+
+export function runRoutes(engine: Engine): Hono<ApiEnv> {
+  const routes = new Hono<ApiEnv>();
+
+  for (const kind of ["stateful", "stateless"] as const) {
+    const base = kind === "stateful" ? "/threads/:thread_id/runs" : "/runs";
+    routes.post(base, async (c) => {
+      const { run } = await create(engine, c, kind, { connected: false });
+      return json(c, await runShape(engine, run));
+    });
+    routes.post(`${base}/stream`, async (c) => {
+      readQuery(c, runStreamCreate);
+      const { run, onDisconnect } = await create(engine, c, kind, { connected: true });
+      const path = kind === "stateful" ? `/threads/${run.threadId}/runs/${run.runId}` : `/runs/${run.runId}`;
+      c.header("Location", `${path}/stream?last_event_id=-1`);
+      return sse(c, engine, run, { afterId: -1, onDisconnect });
+    });
+    routes.post(`${base}/wait`, async (c) => {
+      const { run, onDisconnect } = await create(engine, c, kind, { connected: true });
+      return result(engine, c, run, onDisconnect);
+    });
+  }
+
+  routes.get("/threads/:thread_id/runs", async (c) => {
+    const { limit, offset, status, select: fields } = readQuery(c, runList);
+    const { threadId } = await findThread(engine, c);
+    const filter = { tenantId: c.get("tenantId"), threadId, limit, offset };
+    const runs = await listRuns(engine.deps.db, status === undefined ? filter : { ...filter, status });
+    const shapes = [];
+    for (const run of runs) shapes.push(select(await runShape(engine, run, fields), fields));
+    return json(c, shapes);
+  });
+
+  routes.get("/threads/:thread_id/runs/:run_id", async (c) =>
+    json(c, await runShape(engine, await findRun(engine, c))),
+  );
+
+  routes.get("/threads/:thread_id/runs/:run_id/join", async (c) => {
+    const { cancel_on_disconnect: cancels } = readQuery(c, runJoin);
+    const run = await findRun(engine, c);
+    return result(engine, c, run, cancels ? canceller(engine, run) : undefined);
+  });
+
+  for (const path of ["/threads/:thread_id/runs/:run_id/stream", "/runs/:run_id/stream"]) {
+    routes.get(path, async (c) => {
+      const query = readQuery(c, runStream);
+      const run = await findRun(engine, c);
+      return sse(c, engine, run, {
+        afterId: lastEventId(c.req.header("Last-Event-ID") || query.last_event_id),
+        modes: query.stream_mode === undefined ? undefined : new Set<string>(query.stream_mode),
+        onDisconnect: query.cancel_on_disconnect ? canceller(engine, run) : undefined,
+      });
+    });
+  }
+
+  routes.post("/threads/:thread_id/runs/:run_id/cancel", async (c) => {
+    const { wait, action, reason } = readQuery(c, runCancel);
+    if (action === "rollback")
+      throw new EngineError("not_implemented", "Cancelling with action=rollback is not implemented yet");
+    const { tenantId, threadId, runId } = await findRun(engine, c);
+    // A cancelled run has ended when the command returns, wherever its worker is: there is nothing to wait for.
+    await cancelRun(engine.deps, {
+      tenantId,
+      threadId,
+      runId,
+      reason: reason === "taken" ? "taken: its input was absorbed by another run" : "cancelled by a client",
+    });
+    return c.body(null, wait ? 204 : 202);
+  });
+
+  return routes;
+}
+
+type Created = Readonly<{ run: RunRow; onDisconnect: (() => Promise<void>) | undefined }>;
+
+/** Makes the run of a request; afterwards the answer names it, whatever else it holds. */
+async function create(
+  engine: Engine,
+  c: C,
+  kind: "stateful" | "stateless",
+  { connected }: Readonly<{ connected: boolean }>,
+): Promise<Created> {
+  const threadId = kind === "stateful" ? pathId<ThreadId>(c, "thread_id") : null;
+  const body: RunCreate = await readBody(c, kind === "stateful" ? runCreate : statelessRunCreate);
+  if (body.multitask_strategy === "rollback") {
+    throw new EngineError("not_implemented", "multitask_strategy rollback is not implemented yet");
+  }
+  if (body.on_disconnect === "cancel" && !connected) {
+    throw new EngineError(
+      "bad_request",
+      "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
+    );
+  }
+  const tenantId = c.get("tenantId");
+  const assistant = await getAssistant(engine.deps.db, { tenantId, idOrGraphId: body.assistant_id });
+  if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(body.assistant_id);
+  const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers });
+  const run = await createRun(engine.deps, input).catch(asRefusal);
+  const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
+  c.header("Content-Location", path);
+  return { run, onDisconnect: body.on_disconnect === "cancel" ? canceller(engine, run) : undefined };
+}
+
+/** Stock clients expect 422 here, though it is a conflict. */
+function asRefusal(error: unknown): never {
+  if (isEngineError(error, "thread_busy")) {
+    throw new EngineError("bad_request", error.message, { cause: error, details: error.details });
+  }
+  throw error;
+}
+
+function noAssistant(id: string): EngineError {
+  return new EngineError(
+    "not_found",
+    `No assistant found for ${JSON.stringify(id)}. Make sure the assistant ID is for a valid assistant or a valid graph ID.`,
+  );
+}
+
+async function findRun(engine: Engine, c: C): Promise<RunRow> {
+  const runId = pathId<RunId>(c, "run_id");
+  const key = { tenantId: c.get("tenantId"), runId };
+  const onThread = c.req.param("thread_id") !== undefined;
+  const run = await getRun(engine.deps.db, onThread ? { ...key, threadId: pathId<ThreadId>(c, "thread_id") } : key);
+  if (run === undefined) throw new EngineError("not_found", "Run not found", { details: { run_id: runId } });
+  return run;
+}
+
+/** The run's result once it has ended. */
+function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<void>) | undefined): Response {
+  return jsonWhenReady(c, engine, run, onDisconnect, async (signal) => {
+    const { tenantId, runId } = run;
+    try {
+      const ended = isFinished(run.status) ? run : await awaitRun(engine.deps, { tenantId, runId, signal });
+      return ended && JSON.stringify(await runResult(engine, ended));
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+      // The status is out already: what went wrong is told in the form in which a run's own error is.
+      return JSON.stringify({ __error__: { error: error.code, message: error.message } });
+    }
+  });
+}
+
+function canceller(engine: Engine, run: RunRow): () => Promise<void> {
+  const { tenantId, threadId, runId } = run;
+  return async () => {
+    await cancelRun(engine.deps, { tenantId, threadId, runId, reason: "its client disconnected" });
+  };
+}
+
+/** Undefined: from now on. */
+function lastEventId(text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  if (/^(-1|\d{1,15})$/.test(text)) return Number(text);
+  throw new EngineError("bad_request", "Last-Event-ID: must be an id that this stream sent, or -1 for all events");
+}

@@ -1,0 +1,100 @@
+// From a parsed run request to what the command takes: configuration merged as the wire has it, checkpoints in one place.
+import type { AssistantRow } from "../assistants/queries.js";
+import { EngineError } from "../core/errors.js";
+import type { TenantId, ThreadId } from "../core/ids.js";
+import type { CreateRunInput } from "../engine/commands/create-run.js";
+import type { CheckpointRef, RunCommand, RunConfig, RunRequest } from "../engine/commands/request.js";
+import type { RunCreate } from "./schemas/runs.js";
+
+type Asked = Readonly<{
+  tenantId: TenantId;
+  threadId: ThreadId | null;
+  assistant: AssistantRow;
+  headers: Headers;
+}>;
+
+/** Headers that identify the caller; what a graph may see of the others is the application's own. */
+const PRIVATE_HEADERS = new Set(["x-api-key", "x-tenant-id", "x-service-key"]);
+const CHECKPOINT_KEYS = ["checkpoint_id", "checkpoint_ns", "checkpoint_map"] as const;
+
+export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
+  const { assistant, threadId, tenantId } = asked;
+  return {
+    tenantId,
+    threadId,
+    assistant: {
+      assistantId: assistant.assistantId,
+      graphId: assistant.graphId,
+      config: assistant.config,
+      context: assistant.context ?? {},
+      metadata: assistant.metadata,
+    },
+    request: runRequest(body, asked),
+    metadata: { ...body.config?.metadata, ...body.metadata },
+    multitaskStrategy: body.multitask_strategy ?? "enqueue",
+    ifNotExists: body.if_not_exists ?? "reject",
+    onCompletion: body.on_completion ?? (threadId === null ? "delete" : "keep"),
+    afterSeconds: body.after_seconds ?? null,
+    createdBy: "api",
+  };
+}
+
+function runRequest(body: RunCreate, asked: Asked): RunRequest {
+  const { tags, recursion_limit, configurable } = body.config ?? {};
+  return {
+    input: body.input ?? null,
+    command: body.command === undefined ? null : commandOf(body.command),
+    config: {
+      ...(tags === undefined ? {} : { tags }),
+      ...(recursion_limit === undefined ? {} : { recursion_limit }),
+      configurable: { ...withoutCheckpoint(configurable ?? {}), ...passedHeaders(asked.headers) },
+    },
+    context: body.context ?? null,
+    checkpoint: checkpointOf(body, asked.threadId),
+    interrupt_before: body.interrupt_before ?? null,
+    interrupt_after: body.interrupt_after ?? null,
+    stream_mode: body.stream_mode ?? ["values"],
+    stream_subgraphs: body.stream_subgraphs ?? false,
+  };
+}
+
+function commandOf({ resume, update, goto }: NonNullable<RunCreate["command"]>): RunCommand {
+  return {
+    ...(resume === undefined ? {} : { resume }),
+    ...(update === undefined ? {} : { update }),
+    ...(goto === undefined ? {} : { goto }),
+  };
+}
+
+function passedHeaders(headers: Headers): Record<string, string> {
+  const passed = [...headers].filter(([name]) => /^(x-|user-agent$)/.test(name) && !PRIVATE_HEADERS.has(name));
+  return Object.fromEntries(passed);
+}
+
+/** The checkpoint to start from, wherever the request names it: an explicit one wins over `configurable`. */
+function checkpointOf(body: RunCreate, threadId: ThreadId | null): CheckpointRef | null {
+  if (threadId === null) return null;
+  const explicit = body.checkpoint as Readonly<Record<string, unknown>> | undefined;
+  if (explicit?.thread_id !== undefined && explicit.thread_id !== threadId) {
+    throw new EngineError(
+      "bad_request",
+      `checkpoint.thread_id: is of thread ${String(explicit.thread_id)}, not of ${threadId}`,
+    );
+  }
+  const named: Record<string, unknown> = {};
+  for (const key of CHECKPOINT_KEYS) {
+    const value = explicit?.[key] ?? body.config?.configurable?.[key];
+    if (value !== undefined && value !== null) named[key] = value;
+  }
+  if (explicit?.checkpoint_id === undefined && body.checkpoint_id !== undefined)
+    named.checkpoint_id = body.checkpoint_id;
+  // A namespace or map alone addresses nothing: a run starts at the root's head.
+  return named.checkpoint_id === undefined ? null : named;
+}
+
+/** A checkpoint in `configurable` would rewind every attempt, not only the first. */
+function withoutCheckpoint(configurable: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(configurable).filter(([key]) => !(CHECKPOINT_KEYS as readonly string[]).includes(key)),
+  );
+}

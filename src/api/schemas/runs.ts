@@ -1,0 +1,153 @@
+// Request bodies and queries of the run routes. Every field a stock client knows has an effect here or is refused by name.
+import { z } from "zod";
+import { STREAM_MODES } from "../../engine/stream/plan.js";
+import { flag, integer, list, one } from "../request.js";
+import { absent, checkpoint, jsonObject, notServed, text, uuid } from "./parts.js";
+
+/** Anything: what is content travels as it is. */
+const anything = z.unknown();
+const object = z.record(z.string(), anything);
+
+const configurable = object.superRefine((value, context) => {
+  for (const key of Object.keys(value).filter((name) => name.startsWith("__"))) {
+    context.addIssue({ code: "custom", path: [key], message: "keys that start with __ belong to the engine" });
+  }
+});
+
+const config = z.object({
+  tags: absent(z.array(z.string())),
+  recursion_limit: absent(z.number().int().min(1).max(1_000_000)),
+  configurable: absent(configurable),
+  metadata: absent(jsonObject),
+});
+
+const sendTarget = z.object({ node: z.string(), input: anything.optional() });
+const target = z.union([z.string(), sendTarget], "must be a node's name or {node, input}");
+
+const command = z.object({
+  resume: anything.optional(),
+  update: absent(
+    z.union([object, z.array(z.tuple([z.string(), anything]))], "must be an object or a list of [key, value]"),
+  ),
+  goto: absent(z.union([target, z.array(target)], "must be a node's name, {node, input} or a list of them")),
+});
+
+const nodes = z.union([z.literal("*"), z.array(z.string())], 'must be "*" or a list of node names');
+
+const streamMode = z.enum(STREAM_MODES, `must be one of ${STREAM_MODES.join(", ")}`);
+const streamModes = z
+  .union([streamMode.transform((mode) => [mode]), z.array(streamMode)], {
+    error: () => `must be one or more of ${STREAM_MODES.join(", ")}`,
+  })
+  .transform((modes) => (modes.length === 0 ? (["values"] as const) : modes));
+
+/** Checkpoints are written at every step, so a client that asks for less than that gets more; but not one that asks for none. */
+const durability = z
+  .enum(["sync", "async", "exit"])
+  .refine((value) => value !== "exit", 'exit is not supported: every step is stored; leave it out or use "sync"');
+
+const feedbackKeys = anything
+  .refine((value) => value === undefined || value === null || (Array.isArray(value) && value.length === 0), {
+    message: "is not supported by this server yet",
+  })
+  .optional();
+
+const shared = {
+  assistant_id: text.min(1, "must name an assistant or a graph"),
+  input: anything.optional(),
+  command: absent(command),
+  config: absent(config),
+  context: absent(object),
+  metadata: absent(jsonObject),
+  interrupt_before: absent(nodes),
+  interrupt_after: absent(nodes),
+  stream_mode: absent(streamModes),
+  stream_subgraphs: absent(z.boolean()),
+  /** Every stream is stored, so each is resumable. */
+  stream_resumable: absent(z.boolean()),
+  on_disconnect: absent(z.enum(["cancel", "continue"])),
+  multitask_strategy: absent(z.enum(["reject", "enqueue", "interrupt", "rollback"])),
+  /** Postgres' and JavaScript's dates end later than ten years from now. */
+  after_seconds: absent(z.number().min(0).max(315_360_000)),
+  if_not_exists: absent(z.enum(["reject", "create"])),
+  durability: absent(durability),
+  checkpoint_during: absent(
+    z.boolean().refine((value) => value, "false is not supported: every step is stored; leave it out"),
+  ),
+  strict_resume: absent(
+    z.boolean().refine((value) => value, "false is not supported: an answer to a closed question is always refused"),
+  ),
+  webhook: notServed,
+  feedback_keys: feedbackKeys,
+  langsmith_tracer: notServed,
+  ttl: notServed,
+};
+
+/** A run on a thread. */
+export const runCreate = z.object({
+  ...shared,
+  checkpoint: absent(checkpoint),
+  checkpoint_id: absent(uuid),
+  on_completion: absent(
+    z.enum(["keep", "delete"]).refine((value) => value === "keep", "delete is for runs without a thread"),
+  ),
+});
+
+/** A run without a thread: it gets one of its own, which nobody sees. */
+export const statelessRunCreate = z.object({
+  ...shared,
+  checkpoint: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
+  checkpoint_id: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
+  on_completion: absent(z.enum(["keep", "delete"])),
+});
+
+/** Both, as one type: what only one of them has is undefined in the other. */
+export type RunCreate = z.output<typeof runCreate> | z.output<typeof statelessRunCreate>;
+
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null;
+}
+
+const RUN_STATUS = ["pending", "running", "interrupted", "success", "error", "timeout"] as const;
+const RUN_FIELDS = [
+  "run_id",
+  "thread_id",
+  "assistant_id",
+  "created_at",
+  "updated_at",
+  "status",
+  "metadata",
+  "kwargs",
+  "multitask_strategy",
+  "cancel_reason",
+] as const;
+
+const refused = (message: string) => list.refine((value) => value === undefined, message);
+const noNamespace = refused("is not supported by this server yet");
+
+export const runList = z.object({
+  limit: integer({ min: 1, max: 1_000, fallback: 10 }),
+  offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
+  status: one.pipe(z.enum(RUN_STATUS).optional()),
+  select: list.pipe(z.array(z.enum(RUN_FIELDS)).optional()),
+  metadata: refused("is not supported by this server yet"),
+});
+
+export const runStreamCreate = z.object({ namespace: noNamespace });
+
+export const runStream = z.object({
+  stream_mode: list.pipe(z.array(streamMode).optional()),
+  cancel_on_disconnect: flag,
+  /** For clients that lost their connection before the first event: their next request has no Last-Event-ID. */
+  last_event_id: one,
+  namespace: noNamespace,
+  checkpoint_id: refused("is not supported by this server yet"),
+});
+
+export const runJoin = z.object({ cancel_on_disconnect: flag });
+
+export const runCancel = z.object({
+  wait: flag,
+  action: one.pipe(z.enum(["interrupt", "rollback"]).optional()),
+  reason: one.pipe(z.enum(["taken"]).optional()),
+});
