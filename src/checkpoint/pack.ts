@@ -71,10 +71,11 @@ export function createPackWriter(): PackWriter {
   };
 
   return {
-    addNode(node) {
+    async addNode(node) {
       const key = node.hash.toString("base64url");
+      const line = JSON.stringify({ h: key, k: node.kind, d: nodeText(key, node) });
       open.nodes.push(key);
-      return add(JSON.stringify({ h: key, k: node.kind, d: nodeText(key, node) }));
+      return add(line);
     },
     addCheckpoint({ ns, checkpointId, head, ...rest }) {
       open.checkpoints.push([ns, checkpointId]);

@@ -1,0 +1,82 @@
+// The life of a pack's row: pending before the upload, stored by the transaction that points to it, doomed when it is
+// too late for that. Only what is pending can become stored, so that nothing ever points to a deleted object.
+import type { Sql } from "../core/deps.js";
+import type { TenantId, ThreadId } from "../core/ids.js";
+
+export type NewPack = Readonly<{
+  tenantId: TenantId;
+  threadId: ThreadId;
+  packId: string;
+  key: string;
+  bytes: number;
+  offsets: readonly number[];
+  hashes: readonly Buffer[];
+}>;
+
+export async function insertPendingPack(sql: Sql, pack: NewPack): Promise<void> {
+  await sql.query(
+    `insert into packs (tenant_id, pack_id, thread_id, kind, status, key, bytes, block_offsets, block_hashes)
+    values ($1, $2, $3, 'pack', 'pending', $4, $5, $6, $7)`,
+    [pack.tenantId, pack.packId, pack.threadId, pack.key, pack.bytes, pack.offsets, pack.hashes],
+  );
+}
+
+type PackKey = Readonly<{ tenantId: TenantId; packId: string }>;
+
+/** False when the pack was doomed meanwhile: then nothing may point to it. */
+export async function markPackStored(sql: Sql, pack: PackKey): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `update packs set status = 'stored' where tenant_id = $1 and pack_id = $2 and status = 'pending'`,
+    [pack.tenantId, pack.packId],
+  );
+  return rowCount === 1;
+}
+
+/** Nothing can point to this pack any more; its object may be deleted. */
+export async function doomPack(sql: Sql, pack: PackKey): Promise<void> {
+  await sql.query(`update packs set status = 'doomed' where tenant_id = $1 and pack_id = $2 and status = 'pending'`, [
+    pack.tenantId,
+    pack.packId,
+  ]);
+}
+
+/** Dooms what has been pending for longer than the grace time, and returns all that is doomed. */
+export async function doomOldPacks(
+  sql: Sql,
+  sweep: Readonly<{ graceMs: number; limit: number }>,
+): Promise<(PackKey & Readonly<{ key: string }>)[]> {
+  await sql.query(
+    `with old as (
+      select tenant_id, pack_id
+      from packs
+      where status = 'pending' and created_at < clock_timestamp() - $1::float8 * interval '1 ms'
+      order by created_at
+      limit $2
+      for update skip locked
+    )
+    update packs p
+    set status = 'doomed'
+    from old
+    where p.tenant_id = old.tenant_id and p.pack_id = old.pack_id and p.status = 'pending'`,
+    [sweep.graceMs, sweep.limit],
+  );
+  const { rows } = await sql.query<PackKey & { key: string }>(
+    `select tenant_id as "tenantId", pack_id as "packId", key
+    from packs
+    where status = 'doomed'
+    order by created_at
+    limit $1`,
+    [sweep.limit],
+  );
+  return rows;
+}
+
+/** The last step, after the objects are gone. */
+export async function deleteDoomedPacks(sql: Sql, packs: readonly PackKey[]): Promise<void> {
+  await sql.query(
+    `delete from packs p
+    using unnest($1::text[], $2::uuid[]) d(tenant_id, pack_id)
+    where p.tenant_id = d.tenant_id and p.pack_id = d.pack_id and p.status = 'doomed'`,
+    [packs.map((p) => p.tenantId), packs.map((p) => p.packId)],
+  );
+}

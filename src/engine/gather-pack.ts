@@ -1,0 +1,258 @@
+// Reads what of a thread is to be moved next and writes it into one pack, outside of any transaction. What it returns says
+// which rows it saw, so that the transaction afterwards touches these only.
+import type { Deps } from "../core/deps.js";
+import { isEngineError } from "../core/errors.js";
+import {
+  checkpointsWithLateWrites,
+  type LateCheckpoint,
+  type PlacedCheckpoint,
+  type StoredWrite,
+  stagedNodes,
+  type ThreadKey,
+  type UnmovedCheckpoint,
+  unmovedCheckpoints,
+  valuesAt,
+  writesOf,
+} from "../checkpoint/move-queries.js";
+import { createPackWriter, type PackFile, type PackWriter } from "../checkpoint/pack.js";
+import { type CheckpointRecord, checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
+import { readRunRecord } from "./run-content.js";
+import { movableRuns, type MovableRun, type PlacedRun, streamRowsAfter } from "../runs/content.js";
+
+export type GatheredPack = Readonly<{
+  file: PackFile;
+  nodes: readonly Readonly<{ hash: Buffer; block: number }>[];
+  checkpoints: readonly PlacedCheckpoint[];
+  /** Writes that are in the records of `checkpoints`. */
+  writes: readonly StoredWrite[];
+  runs: readonly PlacedRun[];
+}>;
+
+export type GatherOptions = Readonly<{
+  packs: PackReader;
+  /** Content of one pack before it is compressed, about: the last row may go beyond. */
+  maxBytes: number;
+  /** A run is running: the newest checkpoint of each ns is what it works on. */
+  keepNewest: boolean;
+}>;
+
+/** How many checkpoints, late checkpoints, runs or stream rows are read at a time: bounds what is held in memory. */
+const PAGE = 32;
+
+type Gathering = {
+  deps: Deps;
+  key: ThreadKey;
+  options: GatherOptions;
+  writer: PackWriter;
+  bytesLeft: number;
+  nodes: { hash: Buffer; block: number }[];
+  checkpoints: PlacedCheckpoint[];
+  writes: StoredWrite[];
+  runs: PlacedRun[];
+};
+
+/** The next pack of the thread, or undefined when there is nothing left to move. */
+export async function gatherPack(
+  deps: Deps,
+  key: ThreadKey,
+  options: GatherOptions,
+): Promise<GatheredPack | undefined> {
+  const into: Gathering = {
+    deps,
+    key,
+    options,
+    writer: createPackWriter(),
+    bytesLeft: options.maxBytes,
+    nodes: [],
+    checkpoints: [],
+    writes: [],
+    runs: [],
+  };
+  await gatherNodes(into);
+  await gatherCheckpoints(into);
+  await gatherLateWrites(into);
+  await gatherRuns(into);
+  const { nodes, checkpoints, writes, runs } = into;
+  if (nodes.length + checkpoints.length + runs.length === 0) return undefined;
+  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs };
+}
+
+async function gatherNodes(into: Gathering): Promise<void> {
+  for (const node of await stagedNodes(into.deps.db, into.key, into.bytesLeft)) {
+    const block = await readable(into, () => into.writer.addNode(node));
+    if (block !== undefined) into.nodes.push({ hash: node.hash, block });
+    into.bytesLeft -= node.data.length;
+  }
+}
+
+async function gatherCheckpoints(into: Gathering): Promise<void> {
+  const { keepNewest } = into.options;
+  for (let afterSeq = -1; into.bytesLeft > 0; ) {
+    const page = await unmovedCheckpoints(into.deps.db, into.key, { afterSeq, limit: PAGE, keepNewest });
+    const values = await valuesOf(into, page);
+    const writes = groupWrites(await writesOf(into.deps.db, into.key, page));
+    for (const checkpoint of page) {
+      if (into.bytesLeft <= 0) return;
+      const { ns, checkpointId, channels, versions } = checkpoint;
+      const own = writes.get(checkpointRecordKey(ns, checkpointId)) ?? [];
+      const record: CheckpointRecord = {
+        head: null,
+        channels,
+        versions,
+        values: channels.flatMap((channel, i) => {
+          const text = values.get(valueKey(ns, channel, versions[i] ?? ""));
+          return text === undefined ? [] : [[i, text] as const];
+        }),
+        writes: own.map(writeTuple),
+      };
+      await addCheckpoint(into, checkpoint, checkpoint.head.toString("utf8"), record, own);
+      afterSeq = checkpoint.seq;
+    }
+    if (page.length < PAGE) return;
+  }
+}
+
+const valueKey = (ns: string, channel: string, version: string) => `${ns}\0${version}\0${channel}`;
+
+/** The texts of all values that these checkpoints name. */
+async function valuesOf(into: Gathering, page: readonly UnmovedCheckpoint[]): Promise<Map<string, string>> {
+  const wanted = new Map<string, { ns: string; channel: string; version: string }>();
+  for (const { ns, channels, versions } of page) {
+    channels.forEach((channel, i) => {
+      const version = versions[i] ?? "";
+      wanted.set(valueKey(ns, channel, version), { ns, channel, version });
+    });
+  }
+  const values = await valuesAt(into.deps.db, into.key, [...wanted.values()]);
+  return new Map(values.map((v) => [valueKey(v.ns, v.channel, v.version), v.data.toString("utf8")]));
+}
+
+/** Writes that came after their checkpoint was moved: its record is written again, with them. */
+async function gatherLateWrites(into: Gathering): Promise<void> {
+  if (into.bytesLeft <= 0) return;
+  const { packs, keepNewest } = into.options;
+  const late = await checkpointsWithLateWrites(into.deps.db, into.key, { limit: PAGE, keepNewest });
+  const writes = groupWrites(await writesOf(into.deps.db, into.key, late));
+  for (const checkpoint of late) {
+    const recordKey = checkpointRecordKey(checkpoint.ns, checkpoint.checkpointId);
+    const added = writes.get(recordKey) ?? [];
+    const record = await readable(into, () => recordOf(packs, checkpoint, recordKey));
+    if (record === undefined || added.length === 0) continue;
+    const merged = { ...record, writes: mergeWrites(record.writes, added.map(writeTuple)) };
+    await addCheckpoint(into, checkpoint, JSON.stringify(record.head), merged, added);
+  }
+}
+
+async function recordOf(packs: PackReader, checkpoint: LateCheckpoint, recordKey: string): Promise<CheckpointRecord> {
+  const blocks = await packs.readBlocks(checkpoint.pack, [checkpoint.block]);
+  const record = blocks.get(checkpoint.block)?.checkpoints.get(recordKey);
+  if (record === undefined) throw new Error(`pack ${checkpoint.pack.packId} lacks the record of a checkpoint`);
+  return record;
+}
+
+type WriteTuple = CheckpointRecord["writes"][number];
+
+const writeTuple = (w: StoredWrite): WriteTuple => [w.taskId, w.idx, w.taskPath, w.channel, w.data.toString("utf8")];
+
+/** By (task_id, idx), later ones instead of earlier ones; in the order in which they are applied. */
+export function mergeWrites(recorded: readonly WriteTuple[], added: readonly WriteTuple[]): WriteTuple[] {
+  const merged = new Map<string, WriteTuple>();
+  for (const write of [...recorded, ...added]) merged.set(`${write[0]}\0${write[1]}`, write);
+  return [...merged.values()].sort((a, b) => byBytes(a[2], b[2]) || byBytes(a[0], b[0]) || a[1] - b[1]);
+}
+
+/** As Postgres orders text with collation "C". */
+function byBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a, "utf8"), Buffer.from(b, "utf8"));
+}
+
+async function addCheckpoint(
+  into: Gathering,
+  at: Readonly<{ ns: string; checkpointId: string; rowVersion: string }>,
+  head: string,
+  record: CheckpointRecord,
+  writes: readonly StoredWrite[],
+): Promise<void> {
+  const { ns, checkpointId, rowVersion } = at;
+  const block = await into.writer.addCheckpoint({ ...record, ns, checkpointId, head });
+  into.checkpoints.push({ ns, checkpointId, rowVersion, block });
+  into.writes.push(...writes);
+  into.bytesLeft -= head.length;
+  for (const [, text] of record.values) into.bytesLeft -= text.length;
+  for (const write of record.writes) into.bytesLeft -= write[4].length;
+}
+
+function groupWrites(writes: readonly StoredWrite[]): Map<string, StoredWrite[]> {
+  const groups = new Map<string, StoredWrite[]>();
+  for (const write of writes) {
+    const recordKey = checkpointRecordKey(write.ns, write.checkpointId);
+    const group = groups.get(recordKey);
+    if (group) group.push(write);
+    else groups.set(recordKey, [write]);
+  }
+  return groups;
+}
+
+async function gatherRuns(into: Gathering): Promise<void> {
+  if (into.bytesLeft <= 0) return;
+  for (const run of await movableRuns(into.deps.db, into.key, PAGE)) {
+    if (into.bytesLeft <= 0) return;
+    const placed = await readable(into, () => writeRun(into, run));
+    if (placed) into.runs.push({ runId: run.runId, status: run.status, attempt: run.attempt, ...placed });
+  }
+}
+
+/** Writes the run in parts, so that no long stream is held in memory as a whole. */
+async function writeRun(into: Gathering, run: MovableRun): Promise<Readonly<{ lastId: number; block: number }>> {
+  const { deps, key, options, writer } = into;
+  let request = run.request?.toString("utf8") ?? null;
+  let error = run.error?.toString("utf8") ?? null;
+  let block: number | undefined;
+  let lastId = -1;
+  const add = async (stream: readonly string[], more: boolean) => {
+    const placed = await writer.addRun({ runId: run.runId, request, error, stream, more });
+    block ??= placed;
+    into.bytesLeft -= (request?.length ?? 0) + (error?.length ?? 0) + stream.reduce((sum, e) => sum + e.length, 0);
+    request = error = null;
+  };
+  // A run that was moved before, while it slept: its record is written again, with what came since.
+  for await (const part of run.moved ? readRunRecord(deps, options.packs, key.tenantId, run.runId, run.moved) : []) {
+    if (block === undefined) {
+      request ??= textOrNull(part.request);
+      error ??= textOrNull(part.error);
+    }
+    lastId = part.stream.at(-1)?.id ?? lastId;
+    await add(
+      part.stream.map((event) => JSON.stringify(event)),
+      true,
+    );
+  }
+  for (let full = true; full; ) {
+    const page = { tenantId: key.tenantId, runId: run.runId, afterId: lastId, limit: PAGE };
+    const rows = await streamRowsAfter(deps.db, page);
+    full = rows.length === PAGE;
+    lastId = rows.at(-1)?.lastId ?? lastId;
+    await add(
+      rows.flatMap((row) => row.lines.split("\n")),
+      full,
+    );
+  }
+  return { lastId, block: block ?? 0 };
+}
+
+const textOrNull = (value: unknown) => (value === null || value === undefined ? null : JSON.stringify(value));
+
+/** What can't be read stays where it is and stops nothing else: one damaged body, one lost object. */
+async function readable<T>(into: Gathering, read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!isEngineError(error, "body_missing") && !isEngineError(error, "body_corrupt")) throw error;
+    const { tenantId, threadId } = into.key;
+    into.deps.log.error(
+      { tenant_id: tenantId, thread_id: threadId, code: error.code, key: String(error.details["key"] ?? "") },
+      "a part of a thread can't be moved",
+    );
+    return undefined;
+  }
+}

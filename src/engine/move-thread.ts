@@ -1,0 +1,148 @@
+// Moves the content of one thread from Postgres to the object store: gather, upload, then one short transaction that points
+// to what was uploaded and deletes the rows. It may die at any point: before the transaction nothing has changed but a
+// pending pack, which the orphan sweep finds; after it everything has.
+import { uuidToULID } from "ulid";
+import { threadPrefix } from "../bodies/erase.js";
+import type { Deps } from "../core/deps.js";
+import type { PackId } from "../core/ids.js";
+import { gatherPack, type GatheredPack } from "./gather-pack.js";
+import {
+  deletePlacedNodes,
+  deleteRecordedWrites,
+  deleteStrayWrites,
+  deleteUnnamedValues,
+  placeCheckpoints,
+  placeNodes,
+  type ThreadKey,
+} from "../checkpoint/move-queries.js";
+import { createPackReader } from "../checkpoint/pack-reader.js";
+import { checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
+import { deleteDoomedPacks, doomPack, insertPendingPack, markPackStored } from "../checkpoint/packs.js";
+import { isThreadRunning, placeRuns } from "../runs/content.js";
+import { lockUnfinishedRuns } from "../runs/runs.js";
+import { lockThread } from "../runs/thread-lock.js";
+import { isTombstoned } from "../runs/tombstones.js";
+
+export type MoveOptions = Readonly<{
+  /** Content of one pack before compression, about. */
+  packBytes?: number;
+  /** After so many packs it returns, with more to do. */
+  maxPacks?: number;
+  /** For tests: called between the steps. */
+  hooks?: MoveHooks;
+}>;
+export type MoveStep = "gathered" | "announced" | "uploaded" | "committed";
+export type MoveHooks = Readonly<{ reached?: (step: MoveStep) => Promise<void> | void }>;
+
+export type Moved = Readonly<{ packs: number; checkpoints: number; bodies: number; runs: number; more: boolean }>;
+
+const PACK_BYTES = 8 * 1024 * 1024;
+const MAX_PACKS = 32;
+/** Records that are written again are read before; their neighbours are likely to be as well. */
+const CACHE_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Moves what can be moved now: checkpoints with their values and writes, bodies, and the content of runs that are finished or
+ * wait. Safe beside running runs and other movers. Throws `unavailable` when the object store or the database is away.
+ */
+export async function moveThread(deps: Deps, key: ThreadKey, options: MoveOptions = {}): Promise<Moved> {
+  const packs = createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES });
+  let sum: Moved = { packs: 0, checkpoints: 0, bodies: 0, runs: 0, more: false };
+  while (sum.packs < (options.maxPacks ?? MAX_PACKS)) {
+    const moved = await moveOnePack(deps, key, packs, options);
+    if (moved === undefined) return sum;
+    const { checkpoints, bodies, runs } = moved;
+    sum = {
+      packs: sum.packs + 1,
+      checkpoints: sum.checkpoints + checkpoints,
+      bodies: sum.bodies + bodies,
+      runs: sum.runs + runs,
+      more: false,
+    };
+  }
+  return { ...sum, more: true };
+}
+
+type Placed = Readonly<{ checkpoints: number; bodies: number; runs: number }>;
+
+/** Undefined when nothing was moved: there is nothing, or nothing that could be. */
+async function moveOnePack(
+  deps: Deps,
+  key: ThreadKey,
+  packs: PackReader,
+  options: MoveOptions,
+): Promise<Placed | undefined> {
+  const reached = options.hooks?.reached ?? (() => {});
+  const gathered = await gatherPack(deps, key, {
+    packs,
+    maxBytes: options.packBytes ?? PACK_BYTES,
+    keepNewest: await isThreadRunning(deps.db, key),
+  });
+  await reached("gathered");
+  if (gathered === undefined) {
+    await deleteLeftovers(deps, key);
+    return undefined;
+  }
+  const { bytes, offsets, hashes } = gathered.file;
+  const packId = deps.ids.next<PackId>();
+  const pack = {
+    ...key,
+    packId,
+    key: `${threadPrefix(key)}${uuidToULID(packId)}.jsonl.gz`,
+    bytes: bytes.length,
+    offsets,
+    hashes,
+  };
+  await insertPendingPack(deps.db, pack);
+  await reached("announced");
+  await deps.bodies.create(pack.key, bytes);
+  await reached("uploaded");
+  const placed = await place(deps, key, packId, gathered);
+  await reached("committed");
+  if (placed !== undefined) return placed;
+  await doomPack(deps.db, pack);
+  await deps.bodies.delete([pack.key]);
+  await deleteDoomedPacks(deps.db, [pack]);
+  return undefined;
+}
+
+/** Rolls the transaction back. */
+class Unplaced extends Error {}
+
+/** The transaction. Undefined, and nothing changed, when the thread is gone, the pack was doomed or nothing was as gathered. */
+async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: GatheredPack): Promise<Placed | undefined> {
+  try {
+    return await deps.db.tx(async (sql) => {
+      const thread = await lockThread(sql, key);
+      if (thread === undefined || (await isTombstoned(sql, key))) throw new Unplaced();
+      // From here on no commit of a run comes between the statements, and each sees what the last one committed.
+      const unfinished = await lockUnfinishedRuns(sql, key);
+      if (!(await markPackStored(sql, { ...key, packId }))) throw new Unplaced();
+      const keepNewest = unfinished.some((run) => run.status === "running");
+      const checkpoints = await placeCheckpoints(sql, key, packId, gathered.checkpoints, keepNewest);
+      const recorded = new Set(checkpoints.map((c) => checkpointRecordKey(c.ns, c.checkpointId)));
+      const writes = gathered.writes.filter((w) => recorded.has(checkpointRecordKey(w.ns, w.checkpointId)));
+      await deleteRecordedWrites(sql, key, writes);
+      if (checkpoints.length > 0) await deleteUnnamedValues(sql, key);
+      await placeNodes(sql, key, packId, gathered.nodes);
+      const bodies = await deletePlacedNodes(sql, key);
+      const runs = await placeRuns(sql, key, packId, gathered.runs);
+      if (checkpoints.length + bodies + runs === 0) throw new Unplaced();
+      return { checkpoints: checkpoints.length, bodies, runs };
+    });
+  } catch (error) {
+    if (error instanceof Unplaced) return undefined;
+    throw error;
+  }
+}
+
+/** What nothing can read any more: values and writes without a checkpoint, bodies that were staged although they were moved. */
+async function deleteLeftovers(deps: Deps, key: ThreadKey): Promise<void> {
+  await deps.db.tx(async (sql) => {
+    if ((await lockThread(sql, key)) === undefined) return;
+    const unfinished = await lockUnfinishedRuns(sql, key);
+    if (unfinished.length === 0) await deleteStrayWrites(sql, key);
+    if (unfinished.every((run) => run.status !== "running")) await deleteUnnamedValues(sql, key);
+    await deletePlacedNodes(sql, key);
+  });
+}

@@ -1,0 +1,151 @@
+// The content of runs (`runs.request`, `runs.error`, and the rows of `stream_chunks`) as the mover and its readers see it.
+import type { Sql } from "../core/deps.js";
+import type { RunId, TenantId } from "../core/ids.js";
+import type { RunStatus } from "../core/run.js";
+import type { ThreadKey } from "./thread-lock.js";
+
+/** Where a run's content is, as far as it was moved. */
+export type ContentPlace = Readonly<{ packId: string; block: number }>;
+
+export type MovableRun = Readonly<{
+  runId: RunId;
+  status: RunStatus;
+  attempt: number;
+  request: Buffer | null;
+  error: Buffer | null;
+  moved: ContentPlace | null;
+}>;
+
+type MovableRow = Omit<MovableRun, "moved"> & Readonly<{ packId: string | null; block: number | null }>;
+
+/** Finished and waiting runs of the thread with content in Postgres, in their order. */
+export async function movableRuns(sql: Sql, key: ThreadKey, limit: number): Promise<MovableRun[]> {
+  const { rows } = await sql.query<MovableRow>(
+    `select r.run_id as "runId", r.status, r.attempt, r.request, r.error,
+      r.content_pack_id as "packId", r.content_block as block
+    from runs r
+    where r.tenant_id = $1 and r.thread_id = $2
+      and (r.status not in ('pending', 'running') or (r.status = 'pending' and r.available_at is not null))
+      and (r.request is not null or r.error is not null or exists (
+        select 1 from stream_chunks s where s.tenant_id = $1 and s.run_id = r.run_id
+      ))
+    order by r.seq
+    limit $3`,
+    [key.tenantId, key.threadId, limit],
+  );
+  return rows.map(({ packId, block, ...run }) => ({ ...run, moved: placeOf(packId, block) }));
+}
+
+/** Whether a run of the thread is running now; only a hint unless its runs are locked. */
+export async function isThreadRunning(sql: Sql, key: ThreadKey): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    `select exists (
+      select 1 from runs where tenant_id = $1 and thread_id = $2 and status = 'running'
+    ) as found`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.found ?? false;
+}
+
+export type StreamRow = Readonly<{ firstId: number; lastId: number; lines: string }>;
+
+/** Stored batches that begin after `afterId`, in order. */
+export async function streamRowsAfter(
+  sql: Sql,
+  page: Readonly<{ tenantId: TenantId; runId: RunId; afterId: number; limit: number }>,
+): Promise<StreamRow[]> {
+  const { rows } = await sql.query<StreamRow>(
+    `select first_id as "firstId", last_id as "lastId", lines
+    from stream_chunks
+    where tenant_id = $1 and run_id = $2 and first_id > $3
+    order by first_id
+    limit $4`,
+    [page.tenantId, page.runId, page.afterId, page.limit],
+  );
+  return rows;
+}
+
+export type PlacedRun = Readonly<{
+  runId: RunId;
+  status: RunStatus;
+  attempt: number;
+  /** The last event that is in the pack; -1 for none. */
+  lastId: number;
+  block: number;
+}>;
+
+/**
+ * Points runs to their records in the pack and deletes what these hold; returns how many were as they were when read.
+ * One that ran meanwhile may have an error or a stream that the record lacks, and stays for the next move.
+ */
+export async function placeRuns(
+  sql: Sql,
+  key: ThreadKey,
+  packId: string,
+  placed: readonly PlacedRun[],
+): Promise<number> {
+  if (placed.length === 0) return 0;
+  const { rows } = await sql.query<{ runs: number }>(
+    `with placed as (
+      update runs r
+      set request = null, error = null, content_pack_id = $3, content_block = p.block,
+        content_moved_at = clock_timestamp()
+      from unnest($4::uuid[], $5::text[], $6::int[], $7::bigint[], $8::int[]) p(run_id, status, attempt, last_id, block)
+      where r.tenant_id = $1 and r.thread_id = $2 and r.run_id = p.run_id
+        and r.status = p.status and r.attempt = p.attempt
+        and (r.status not in ('pending', 'running') or (r.status = 'pending' and r.available_at is not null))
+      returning r.run_id, p.last_id
+    ), deleted as (
+      delete from stream_chunks s
+      using placed p
+      where s.tenant_id = $1 and s.run_id = p.run_id and s.last_id <= p.last_id
+    )
+    select count(*)::int as runs from placed`,
+    [
+      key.tenantId,
+      key.threadId,
+      packId,
+      placed.map((r) => r.runId),
+      placed.map((r) => r.status),
+      placed.map((r) => r.attempt),
+      placed.map((r) => r.lastId),
+      placed.map((r) => r.block),
+    ],
+  );
+  return rows[0]?.runs ?? 0;
+}
+
+export type StoredContent = Readonly<{
+  request: Buffer | null;
+  error: Buffer | null;
+  /** Batches in Postgres, in order; none unless asked for. */
+  streamRows: readonly string[];
+  moved: ContentPlace | null;
+}>;
+
+/** A run's content in one snapshot: what is still here, and where the rest is. */
+export async function storedContent(
+  sql: Sql,
+  run: Readonly<{ tenantId: TenantId; runId: RunId; stream: boolean }>,
+): Promise<StoredContent | undefined> {
+  const { rows } = await sql.query<Omit<StoredContent, "moved"> & { packId: string | null; block: number | null }>(
+    `select r.request, r.error, r.content_pack_id as "packId", r.content_block as block,
+      case when $3 then array(
+        select s.lines
+        from stream_chunks s
+        where s.tenant_id = $1 and s.run_id = $2
+        order by s.first_id
+      ) else '{}' end as "streamRows"
+    from runs r
+    where r.tenant_id = $1 and r.run_id = $2`,
+    [run.tenantId, run.runId, run.stream],
+  );
+  const row = rows[0];
+  return (
+    row && { request: row.request, error: row.error, streamRows: row.streamRows, moved: placeOf(row.packId, row.block) }
+  );
+}
+
+function placeOf(packId: string | null, block: number | null): ContentPlace | null {
+  return packId === null || block === null ? null : { packId, block };
+}
