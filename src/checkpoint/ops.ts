@@ -9,12 +9,12 @@ export type BodyNode = Readonly<{
   data: Buffer;
 }>;
 
+/** A channel without a row for its version is empty. */
 export type ValueRow = Readonly<{
   ns: string;
   channel: string;
   version: string;
-  /** Null: the channel is empty at this version. */
-  data: Buffer | null;
+  data: Buffer;
   refs: readonly string[];
 }>;
 
@@ -47,6 +47,8 @@ export type CheckpointRow = Readonly<{
 export type ObjectRow = Readonly<{ key: string; hash: Buffer; packId: string }>;
 
 export type CheckpointOp = Readonly<{
+  /** The thread that the saver was asked to write to; the fence's run must be one of it. */
+  threadId: string;
   nodes: readonly BodyNode[];
   values: readonly ValueRow[];
   writes: readonly WriteRow[];

@@ -1,0 +1,108 @@
+// What LangGraph hands to a saver, as rows: encoded at once, so that later changes to the state don't get in.
+import {
+  type Checkpoint,
+  type ChannelVersions,
+  type PendingWrite,
+  WRITES_IDX_MAP,
+} from "@langchain/langgraph-checkpoint";
+import { EngineError } from "../core/errors.js";
+import { createEncoder, type EncodeSession } from "./codec/encoder.js";
+import { bodyNodeOf, type Node } from "./codec/node.js";
+import { headText } from "./head.js";
+import { LARGE_BODY_BYTES } from "./large-bodies.js";
+import { mergedMetadata, plainMetadata } from "./metadata.js";
+import type { BodyNode, CheckpointOp, ValueRow, WriteRow } from "./ops.js";
+
+export type Address = Readonly<{ threadId: string; ns: string; checkpointId: string | null }>;
+
+/** An operation, and the bodies of it that must be uploaded first. */
+export type Draft = Readonly<{ op: CheckpointOp; large: readonly BodyNode[] }>;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export type PutInput = Readonly<{
+  /** Its checkpoint id is the parent's. */
+  address: Address;
+  checkpoint: Checkpoint;
+  metadata: Fields;
+  newVersions: ChannelVersions;
+  /** Write the unchanged values too: the rows of an ancestor may be gone. */
+  allValues: boolean;
+  config: Readonly<{ configurable?: Fields; metadata?: Fields }>;
+  runId: string | null;
+}>;
+
+export function draftCheckpoint(session: EncodeSession, input: PutInput): Draft {
+  const { address, checkpoint, newVersions, allValues, config, runId } = input;
+  const { ns } = address;
+  const encoder = createEncoder(session);
+  const versions = { ...newVersions, ...checkpoint.channel_versions };
+  const values: ValueRow[] = [];
+  for (const channel of Object.keys(allValues ? versions : newVersions)) {
+    if (!Object.hasOwn(checkpoint.channel_values, channel)) continue;
+    const { text, refs } = encoder.encode(checkpoint.channel_values[channel], channel);
+    values.push({ ns, channel, version: String(versions[channel]), data: Buffer.from(text), refs });
+  }
+  const channels = Object.keys(checkpoint.channel_versions);
+  for (const name of [ns, ...channels]) checkName(name);
+  const metadata = mergedMetadata(config, input.metadata, runId);
+  const { step, source } = metadata;
+  const row = {
+    ns,
+    checkpointId: checkpoint.id,
+    parentId: address.checkpointId,
+    step: typeof step === "number" && Number.isInteger(step) ? step : null,
+    source: typeof source === "string" ? source : null,
+    metadata: plainMetadata(config, metadata),
+    channels,
+    versions: channels.map((channel) => String(checkpoint.channel_versions[channel])),
+    head: Buffer.from(headText(checkpoint, metadata)),
+  };
+  return draft(address.threadId, encoder.nodes, { values, writes: [], checkpoints: [row], progress: false });
+}
+
+export function draftWrites(
+  session: EncodeSession,
+  { threadId, ns, checkpointId }: Address & { checkpointId: string },
+  writes: readonly PendingWrite[],
+  taskId: string,
+  taskPath: string,
+): Draft {
+  for (const name of [ns, taskId, taskPath]) checkName(name);
+  const encoder = createEncoder(session);
+  const rows = writes.map(([channel, value], position): WriteRow => {
+    checkName(channel);
+    const { text, refs } = encoder.encode(value, channel);
+    const idx = WRITES_IDX_MAP[channel] ?? position;
+    return { ns, checkpointId, taskId, idx, taskPath, channel, data: Buffer.from(text), refs };
+  });
+  const progress = taskId !== NO_TASK && rows.some(({ channel }) => !CONTROL_CHANNELS.has(channel));
+  return draft(threadId, encoder.nodes, { values: [], writes: rows, checkpoints: [], progress });
+}
+
+/** Writes of input and of Commands belong to this one. */
+const NO_TASK = "00000000-0000-0000-0000-000000000000";
+/** What happened to a task, not what it made: LangGraph's own `isTaskOutput`, which it doesn't export. */
+const CONTROL_CHANNELS = new Set(["__error__", "__error_source_node__", "__interrupt__", "__resume__"]);
+
+function draft(
+  threadId: string,
+  nodes: ReadonlyMap<string, Node>,
+  rows: Pick<CheckpointOp, "values" | "writes" | "checkpoints" | "progress">,
+): Draft {
+  const all = [...nodes.values()].map(bodyNodeOf);
+  const isLarge = ({ kind, data }: BodyNode) => kind !== 1 && data.length >= LARGE_BODY_BYTES;
+  return {
+    op: { threadId, nodes: all.filter((node) => !isLarge(node)), objects: [], ...rows },
+    large: all.filter(isLarge),
+  };
+}
+
+/** Names are text columns, which hold neither NUL nor half a character. */
+function checkName(name: string): void {
+  if (!name.includes("\0") && (name as string & { isWellFormed(): boolean }).isWellFormed()) return;
+  throw new EngineError(
+    "value_unsupported",
+    `${JSON.stringify(name.slice(0, 100))} can't be the name of a channel, namespace or task: it holds a character that Postgres can't keep.`,
+  );
+}

@@ -1,0 +1,68 @@
+// A checkpoint's metadata: what is stored with it exactly, and the plain copy that filters and people see.
+import { EXCLUDED_METADATA_KEYS } from "@langchain/langgraph-checkpoint";
+
+type Fields = Readonly<Record<string, unknown>>;
+type Config = Readonly<{ configurable?: Fields; metadata?: Fields }>;
+
+/** In the plain copy, which stays in Postgres, a longer string from the configuration might be content. */
+const MAX_CONFIGURABLE_CHARS = 64;
+
+/**
+ * LangGraph's metadata with the run's own and what the run was configured with, as the Agent Server's history filters
+ * expect it. Only for what LangGraph itself puts, which comes with a metadata config; a value that isn't JSON is left out.
+ */
+export function mergedMetadata(config: Config, metadata: Fields, runId: string | null): Fields {
+  if (config.metadata === undefined) return metadata;
+  const run = runId === null ? {} : { run_id: runId };
+  return { ...run, ...userFields(config.configurable), ...userFields(config.metadata), ...metadata };
+}
+
+/** JSON text without NUL, lone surrogates and long configured strings; jsonb takes neither of the first two. */
+export function plainMetadata(config: Config, metadata: Fields): string {
+  const configured = config.metadata === undefined ? {} : (config.configurable ?? {});
+  const plain = Object.entries(metadata).filter(([key]) => !(key in configured) || isShort(configured[key]));
+  return jsonbText(Object.fromEntries(plain));
+}
+
+/** JSON text that jsonb takes. */
+export function jsonbText(value: unknown): string {
+  return JSON.stringify(storable(value) ?? null);
+}
+
+function userFields(fields: Fields | undefined): Fields {
+  const entries = Object.entries(fields ?? {}).filter(
+    ([key, value]) =>
+      !key.startsWith("__") &&
+      !key.startsWith("langgraph_") &&
+      (key === "run_id" || !EXCLUDED_METADATA_KEYS.has(key)) &&
+      isJson(value),
+  );
+  return Object.fromEntries(entries);
+}
+
+function isShort(value: unknown): boolean {
+  return typeof value === "string" ? value.length <= MAX_CONFIGURABLE_CHARS : typeof value !== "object";
+}
+
+function isJson(value: unknown, depth = 0): boolean {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return true;
+  if (typeof value === "number") return Number.isFinite(value);
+  if (typeof value !== "object" || depth > 20) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== Array.prototype) return false;
+  return Object.values(value).every((inner) => isJson(inner, depth + 1));
+}
+
+function storable(value: unknown): unknown {
+  if (typeof value === "string") return storableText(value);
+  if (typeof value === "number") return Number.isFinite(value) ? value : null;
+  if (Array.isArray(value)) return value.map((item) => storable(item) ?? null);
+  if (typeof value !== "object" || value === null) return typeof value === "boolean" ? value : null;
+  const entries = Object.entries(value).filter(([, inner]) => inner !== undefined && typeof inner !== "function");
+  return Object.fromEntries(entries.map(([key, inner]) => [storableText(key), storable(inner)]));
+}
+
+/** In Node 20 strings have toWellFormed, not yet in the library types of ES2023. */
+function storableText(text: string): string {
+  return (text as string & { toWellFormed(): string }).toWellFormed().replaceAll("\0", "\ufffd");
+}

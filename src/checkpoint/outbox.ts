@@ -1,0 +1,96 @@
+// Hands a saver's operations to the commit, in order and at once where nothing must be uploaded first; knows when all of
+// them are durable. After a failure it takes no more: a later checkpoint must not stand on one that is missing.
+import { isEngineError } from "../core/errors.js";
+import type { Draft } from "./drafts.js";
+import type { BodyNode, CheckpointOp, Commit, ObjectRow } from "./ops.js";
+
+/** Uploads one body; null when it is stored already. */
+export type Upload = (body: BodyNode) => Promise<ObjectRow | null>;
+
+export type Outbox = Readonly<{
+  /** Makes the draft at once and resolves when it is durable, with the keys of the bodies it stored. */
+  send(make: () => Draft): Promise<readonly string[]>;
+  /** Resolves when everything sent so far is durable; rejects if anything failed. */
+  flushed(): Promise<void>;
+}>;
+
+export function createOutbox(commit: Commit, upload: Upload | null): Outbox {
+  const uploaded = new Map<string, Promise<ObjectRow | null>>();
+  const onTheirWay = new Set<Promise<unknown>>();
+  let failure: { error: unknown } | undefined;
+  /** Set while an upload holds up what comes after it. */
+  let held: Promise<void> | undefined;
+
+  const uploadOnce = (body: BodyNode, by: Upload): Promise<ObjectRow | null> => {
+    const known = uploaded.get(body.key) ?? by(body);
+    uploaded.set(body.key, known);
+    return known;
+  };
+
+  /** Without the store the body goes to Postgres like any other: an outage stops nobody. */
+  const withLarge = async ({ op, large }: Draft): Promise<CheckpointOp> => {
+    const nodes = [...op.nodes];
+    const objects: ObjectRow[] = [];
+    for (const body of large) {
+      if (upload === null) {
+        nodes.push(body);
+        continue;
+      }
+      try {
+        const object = await uploadOnce(body, upload);
+        if (object !== null) objects.push(object);
+      } catch (error) {
+        if (!isEngineError(error, "unavailable")) throw error;
+        uploaded.delete(body.key);
+        nodes.push(body);
+      }
+    }
+    return { ...op, nodes, objects };
+  };
+
+  const handOver = (draft: Draft): Promise<void> => {
+    if (held === undefined && draft.large.length === 0) return commit(draft.op);
+    const op = (held ?? Promise.resolve()).then(() => withLarge(draft));
+    // Committed in turn, but not waited for: the next operation may share its statement.
+    let committed: Promise<void> = Promise.resolve();
+    const handed = op.then((ready) => {
+      committed = commit(ready);
+      committed.catch(() => undefined);
+    });
+    const turn: Promise<void> = handed
+      .catch(() => undefined)
+      .then(() => {
+        if (held === turn) held = undefined;
+      });
+    held = turn;
+    return handed.then(() => committed);
+  };
+
+  const attempt = async (make: () => Draft): Promise<readonly string[]> => {
+    if (failure !== undefined) throw failure.error;
+    try {
+      const draft = make();
+      await handOver(draft);
+      return [...draft.op.nodes, ...draft.large].map(({ key }) => key);
+    } catch (error) {
+      failure ??= { error };
+      throw error;
+    }
+  };
+
+  return {
+    send(make) {
+      const sent = attempt(make);
+      const settled: Promise<unknown> = sent.then(
+        () => onTheirWay.delete(settled),
+        () => onTheirWay.delete(settled),
+      );
+      onTheirWay.add(settled);
+      return sent;
+    },
+    async flushed() {
+      await Promise.all(onTheirWay);
+      if (failure !== undefined) throw failure.error;
+    },
+  };
+}

@@ -1,0 +1,308 @@
+// Reads of checkpoints and what they need, one statement each. What was moved comes back as where it is.
+import type { Sql } from "../core/deps.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { PackAddress, PackedNode } from "./pack-types.js";
+
+export type StoredCheckpoint = Readonly<{
+  threadId: string;
+  ns: string;
+  checkpointId: string;
+  parentId: string | null;
+  seq: number;
+  /** Null when the checkpoint was moved: then `place` says where to. */
+  here: Readonly<{ channels: readonly string[]; versions: readonly string[]; head: Buffer }> | null;
+  place: Readonly<{ packId: string; block: number }> | null;
+}>;
+
+export type StoredWrite = Readonly<{ taskId: string; idx: number; taskPath: string; channel: string; data: Buffer }>;
+
+/** What one statement saw. */
+export type Snapshot = Readonly<{
+  /** Newest first: no checkpoint was committed before its parent. */
+  checkpoints: readonly StoredCheckpoint[];
+  /** By `valueKey`. */
+  values: ReadonlyMap<string, Buffer>;
+  /** By `checkpointKey`, in no order. */
+  writes: ReadonlyMap<string, readonly StoredWrite[]>;
+  /** Staged nodes that values and writes name, directly or not. */
+  nodes: ReadonlyMap<string, PackedNode>;
+  packs: ReadonlyMap<string, PackAddress>;
+}>;
+
+export type ListQuery = Readonly<{
+  threadId: string | null;
+  ns: string | null;
+  checkpointId: string | null;
+  /** Only those with a smaller sequence number. */
+  beforeSeq: number | null;
+  /** Only those older than this checkpoint, in whatever namespace it is. */
+  beforeId: string | null;
+  /** JSON text that the metadata must contain. */
+  filter: string | null;
+  limit: number;
+}>;
+
+export function checkpointKey(threadId: string, ns: string, checkpointId: string): string {
+  return `${threadId}\0${ns}\0${checkpointId}`;
+}
+
+export function valueKey(threadId: string, ns: string, channel: string, version: string): string {
+  return `${threadId}\0${ns}\0${version}\0${channel}`;
+}
+
+const COLUMNS = `c.tenant_id, c.thread_id, c.ns, c.checkpoint_id, c.parent_id, c.seq, c.channels, c.versions, c.head,
+    c.pack_id, c.block`;
+
+/** After a CTE `cp` of checkpoints and `only_channels(channels)`, null for all: each needed row once. $1 is the tenant. */
+const WITH_CONTENT = `
+), v as (
+  select x.thread_id, x.ns, x.channel, x.version, x.data, x.refs
+  from (
+    select distinct cp.thread_id, cp.ns, u.channel, u.version
+    from cp
+    cross join lateral unnest(cp.channels, cp.versions) as u(channel, version)
+    cross join only_channels
+    where channels is null or u.channel = any (channels)
+  ) named
+  join channel_versions x on x.tenant_id = $1 and x.thread_id = named.thread_id and x.ns = named.ns
+    and x.channel = named.channel and x.version = named.version
+), w as (
+  select x.thread_id, x.ns, x.checkpoint_id, x.task_id, x.idx, x.task_path, x.channel, x.data, x.refs
+  from cp
+  join checkpoint_writes x on x.tenant_id = $1 and x.thread_id = cp.thread_id and x.ns = cp.ns
+    and x.checkpoint_id = cp.checkpoint_id
+  cross join only_channels
+  where channels is null or x.channel = any (channels)
+), n(thread_id, hash) as (
+  select named.thread_id, named.hash
+  from (
+    select v.thread_id, unnest(v.refs) from v
+    union all
+    select w.thread_id, unnest(w.refs) from w
+  ) named(thread_id, hash)
+  union
+  select n.thread_id, r.hash
+  from n
+  join staged_bodies s on s.tenant_id = $1 and s.thread_id = n.thread_id and s.hash = n.hash
+  cross join lateral unnest(s.refs) as r(hash)
+)
+select 'checkpoint' as what, cp.thread_id as thread, cp.ns, cp.checkpoint_id::text as id, cp.parent_id::text as a,
+  cp.pack_id::text as b, cp.seq as number, cp.block as small, cp.channels as texts, cp.versions as texts2,
+  cp.head as data, null::bytea as hash, null::bigint[] as numbers, null::bytea[] as hashes
+from cp
+union all
+select 'value', v.thread_id, v.ns, v.channel, v.version, null, null, null, null, null, v.data, null, null, null
+from v
+union all
+select 'write', w.thread_id, w.ns, w.checkpoint_id::text, w.task_id, w.channel, null, w.idx, array[w.task_path], null,
+  w.data, null, null, null
+from w
+union all
+select 'node', null, null, null, null, null, null, s.kind, null, null, s.data, s.hash, null, null
+from n
+join staged_bodies s on s.tenant_id = $1 and s.thread_id = n.thread_id and s.hash = n.hash
+union all
+select 'pack', null, null, p.pack_id::text, p.key, null, null, null, null, null, null, null, p.block_offsets,
+  p.block_hashes
+from packs p
+where p.tenant_id = $1 and p.pack_id in (select cp.pack_id from cp)`;
+
+const NEWEST = `
+with recursive only_channels(channels) as (
+  select null::text[]
+), cp as (
+  select ${COLUMNS}
+  from checkpoints c
+  where c.tenant_id = $1 and c.thread_id = $2 and c.ns = $3
+  order by c.seq desc
+  limit 1
+${WITH_CONTENT}`;
+
+const BY_ID = `
+with recursive only_channels(channels) as (
+  select null::text[]
+), cp as (
+  select ${COLUMNS}
+  from checkpoints c
+  where c.tenant_id = $1 and c.thread_id = $2 and c.ns = $3 and c.checkpoint_id = $4
+${WITH_CONTENT}`;
+
+const PAGE = `
+with recursive only_channels(channels) as (
+  select null::text[]
+), limits as (
+  select
+    (select max(b.seq) from checkpoints b
+      where b.tenant_id = $1 and b.checkpoint_id = $6 and ($2::uuid is null or b.thread_id = $2)) as before_seq
+), cp as (
+  select ${COLUMNS}
+  from checkpoints c, limits
+  where c.tenant_id = $1
+    and ($2::uuid is null or c.thread_id = $2)
+    and ($3::text is null or c.ns = $3)
+    and ($4::uuid is null or c.checkpoint_id = $4)
+    and ($5::bigint is null or c.seq < $5)
+    and ($6::uuid is null or c.seq < before_seq or (before_seq is null and c.checkpoint_id < $6))
+    and ($7::jsonb is null or c.metadata @> $7)
+  order by c.seq desc
+  limit $8
+${WITH_CONTENT}`;
+
+/** The chain above a checkpoint (the newest when none is given), until each channel has a value that is here, or the limit. */
+const ANCESTORS = `
+with recursive only_channels(channels) as (
+  select $5::text[]
+), start as (
+  select c.parent_id
+  from checkpoints c
+  where c.tenant_id = $1 and c.thread_id = $2 and c.ns = $3 and ($4::uuid is null or c.checkpoint_id = $4)
+  order by c.seq desc
+  limit 1
+), chain(depth, checkpoint_id, seeded) as (
+  select 0, start.parent_id, '{}'::text[]
+  from start
+  union all
+  select chain.depth + 1, c.parent_id, chain.seeded || array(
+    select u.channel
+    from unnest(c.channels, c.versions) as u(channel, version)
+    join channel_versions x on x.tenant_id = $1 and x.thread_id = $2 and x.ns = $3 and x.channel = u.channel
+      and x.version = u.version
+    where u.channel = any ($5)
+  )
+  from chain
+  join checkpoints c on c.tenant_id = $1 and c.thread_id = $2 and c.ns = $3 and c.checkpoint_id = chain.checkpoint_id
+  where chain.depth < $6 and not chain.seeded @> $5::text[]
+), cp as (
+  select ${COLUMNS}
+  from checkpoints c
+  where c.tenant_id = $1 and c.thread_id = $2 and c.ns = $3
+    and c.checkpoint_id in (select checkpoint_id from chain where depth < $6 and not seeded @> $5::text[])
+${WITH_CONTENT}`;
+
+/** The newest checkpoint of a namespace, by the order in which they were committed. */
+export async function readNewest(sql: Sql, tenantId: string, threadId: string, ns: string): Promise<Snapshot> {
+  return snapshotOf(await sql.query<AnyRow>(NEWEST, [tenantId, threadId, ns]));
+}
+
+export async function readById(
+  sql: Sql,
+  tenantId: string,
+  threadId: string,
+  ns: string,
+  checkpointId: string,
+): Promise<Snapshot> {
+  return snapshotOf(await sql.query<AnyRow>(BY_ID, [tenantId, threadId, ns, checkpointId]));
+}
+
+/** A page of checkpoints, newest first. */
+export async function readPage(sql: Sql, tenantId: string, query: ListQuery): Promise<Snapshot> {
+  const { threadId, ns, checkpointId, beforeSeq, beforeId, filter, limit } = query;
+  const params = [tenantId, threadId, ns, checkpointId, beforeSeq, beforeId, filter, limit];
+  return snapshotOf(await sql.query<AnyRow>(PAGE, params));
+}
+
+export type ChainQuery = Readonly<{
+  threadId: string;
+  ns: string;
+  /** The chain is what lies above it; null for the newest. */
+  checkpointId: string | null;
+  channels: readonly string[];
+  limit: number;
+}>;
+
+/** Ancestors, nearest first, with the values and writes of some channels: as far as these are needed, or the limit. */
+export async function readAncestors(sql: Sql, tenantId: string, query: ChainQuery): Promise<Snapshot> {
+  const { threadId, ns, checkpointId, channels, limit } = query;
+  return snapshotOf(await sql.query<AnyRow>(ANCESTORS, [tenantId, threadId, ns, checkpointId, channels, limit]));
+}
+
+/** The run's newest checkpoint in a namespace. */
+export async function newestCheckpointOfRun(
+  sql: Sql,
+  run: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
+  ns = "",
+): Promise<string | undefined> {
+  const { rows } = await sql.query<{ checkpointId: string }>(
+    `select checkpoint_id as "checkpointId"
+    from checkpoints
+    where tenant_id = $1 and run_id = $2 and thread_id = $3 and ns = $4
+    order by seq desc
+    limit 1`,
+    [run.tenantId, run.runId, run.threadId, ns],
+  );
+  return rows[0]?.checkpointId;
+}
+
+/** Removes what a thread has in Postgres; its objects are the caller's. */
+export async function deleteThreadCheckpoints(
+  sql: Sql,
+  { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<void> {
+  // One statement: the foreign keys to packs are checked at its end.
+  await sql.query(
+    `with writes as (
+      delete from checkpoint_writes where tenant_id = $1 and thread_id = $2
+    ), versions as (
+      delete from channel_versions where tenant_id = $1 and thread_id = $2
+    ), staged as (
+      delete from staged_bodies where tenant_id = $1 and thread_id = $2
+    ), moved as (
+      delete from bodies where tenant_id = $1 and thread_id = $2
+    ), states as (
+      delete from checkpoints where tenant_id = $1 and thread_id = $2
+    )
+    delete from packs where tenant_id = $1 and thread_id = $2`,
+    [tenantId, threadId],
+  );
+}
+
+type AnyRow = Readonly<{
+  what: "checkpoint" | "value" | "write" | "node" | "pack";
+  thread: string;
+  ns: string;
+  id: string;
+  a: string;
+  b: string;
+  number: number;
+  small: number;
+  texts: string[];
+  texts2: string[];
+  data: Buffer;
+  hash: Buffer;
+  numbers: number[];
+  hashes: Buffer[];
+}>;
+
+function snapshotOf({ rows }: Readonly<{ rows: readonly AnyRow[] }>): Snapshot {
+  const checkpoints: StoredCheckpoint[] = [];
+  const values = new Map<string, Buffer>();
+  const writes = new Map<string, StoredWrite[]>();
+  const nodes = new Map<string, PackedNode>();
+  const packs = new Map<string, PackAddress>();
+  for (const row of rows) {
+    if (row.what === "checkpoint") checkpoints.push(checkpointOf(row));
+    else if (row.what === "value") values.set(valueKey(row.thread, row.ns, row.id, row.a), row.data);
+    else if (row.what === "write") {
+      const key = checkpointKey(row.thread, row.ns, row.id);
+      const { a: taskId, small: idx, texts, b: channel, data } = row;
+      const write = { taskId, idx, taskPath: texts[0] ?? "", channel, data };
+      writes.set(key, [...(writes.get(key) ?? []), write]);
+    } else if (row.what === "node") {
+      nodes.set(row.hash.toString("base64url"), { kind: row.small as PackedNode["kind"], data: row.data });
+    } else {
+      packs.set(row.id, { packId: row.id, key: row.a, offsets: row.numbers, hashes: row.hashes });
+    }
+  }
+  checkpoints.sort((a, b) => b.seq - a.seq);
+  return { checkpoints, values, writes, nodes, packs };
+}
+
+function checkpointOf(row: AnyRow): StoredCheckpoint {
+  const { thread: threadId, ns, id: checkpointId, a, b, number: seq, small, texts, texts2, data } = row;
+  const parentId = (a as string | null) ?? null;
+  const common = { threadId, ns, checkpointId, parentId, seq };
+  // The check constraint: either the head is here, or the pack is named.
+  return (data as Buffer | null) === null
+    ? { ...common, here: null, place: { packId: b, block: small } }
+    : { ...common, here: { channels: texts, versions: texts2, head: data }, place: null };
+}

@@ -1,0 +1,212 @@
+// LangGraph's saver on our rows and bodies. One instance per lease: what it writes goes through the lease's commit, so
+// that a worker that lost its run writes nothing. Without a commit it only reads.
+import { randomInt } from "node:crypto";
+import type { RunnableConfig } from "@langchain/core/runnables";
+import {
+  BaseCheckpointSaver,
+  type ChannelVersions,
+  type Checkpoint,
+  type CheckpointListOptions,
+  type CheckpointMetadata,
+  type CheckpointTuple,
+  type DeltaChannelHistory,
+  getCheckpointId,
+  type PendingWrite,
+} from "@langchain/langgraph-checkpoint";
+import type { Sql } from "../core/deps.js";
+import { EngineError } from "../core/errors.js";
+import { isUuid, type RunId, type TenantId, type ThreadId } from "../core/ids.js";
+import type { BodyReader } from "./body-reader.js";
+import { createSession, type EncodeSession, slotOfNode } from "./codec/encoder.js";
+import { entryOfRead } from "./codec/item-cache.js";
+import { isMessage } from "./codec/langchain-forms.js";
+import { storedNode } from "./codec/node.js";
+import { type Address, type Draft, draftCheckpoint, draftWrites } from "./drafts.js";
+import { type LargeBodiesOptions, uploadLargeBody } from "./large-bodies.js";
+import { jsonbText } from "./metadata.js";
+import type { Commit } from "./ops.js";
+import { createOutbox, type Outbox } from "./outbox.js";
+import { deleteThreadCheckpoints } from "./queries.js";
+import { type Learn, listTuples, readDeltaHistory, readTuple } from "./read-tuples.js";
+
+export type SaverOptions = Readonly<{
+  /** For reads. */
+  sql: Sql;
+  tenantId: TenantId;
+  bodies: BodyReader;
+  /** Null: read only. */
+  commit: Commit | null;
+  runId?: RunId | null;
+  attempt?: number;
+  /** Where bodies go that are too large for Postgres, and the only thread to write to. */
+  largeBodies?: LargeBodiesOptions | null;
+}>;
+
+/**
+ * A saver for one claimed run, or a reader.
+ *
+ *     const saver = createSaver({ sql: db, tenantId, bodies, commit: combiner.forLease(lease, signal), runId });
+ */
+export function createSaver(options: SaverOptions): Saver {
+  return new Saver(options);
+}
+
+export class Saver extends BaseCheckpointSaver<string> {
+  private readonly outbox: Outbox | null;
+  private readonly sessions = new Map<string, EncodeSession>();
+  /** By thread and namespace: the checkpoint put last. */
+  private readonly lastPut = new Map<string, string>();
+
+  constructor(private readonly options: SaverOptions) {
+    super();
+    const { commit, largeBodies, tenantId } = options;
+    const upload = largeBodies ? uploadLargeBody.bind(null, largeBodies, tenantId) : null;
+    this.outbox = commit === null ? null : createOutbox(commit, upload);
+  }
+
+  /** Resolves when every write handed over so far is durable; rejects if one failed, and from then on always. */
+  async flushed(): Promise<void> {
+    await this.outbox?.flushed();
+  }
+
+  /** Padded, so that they compare as text; with a random part, so that two branches never make the same version. */
+  override getNextVersion(current: string | number | undefined): string {
+    const count = current === undefined ? 0 : Number.parseInt(String(current), 10);
+    return `${String(count + 1).padStart(10, "0")}.${String(randomInt(2 ** 47)).padStart(15, "0")}`;
+  }
+
+  override async put(
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    newVersions: ChannelVersions,
+  ): Promise<RunnableConfig> {
+    const address = addressOf(config, checkpoint.id);
+    const { threadId, ns, checkpointId: parentId } = address;
+    await this.send(threadId, (session) => {
+      const place = `${threadId}\0${ns}`;
+      // Rows of a checkpoint that this instance didn't put may have been moved to a pack meanwhile.
+      const allValues = parentId !== null && parentId !== this.lastPut.get(place);
+      this.lastPut.set(place, checkpoint.id);
+      const runId = this.options.runId ?? null;
+      return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
+    });
+    return { configurable: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: checkpoint.id } };
+  }
+
+  override async putWrites(
+    config: RunnableConfig,
+    writes: PendingWrite[],
+    taskId: string,
+    taskPath = "",
+  ): Promise<void> {
+    const { checkpointId, ...address } = addressOf(config);
+    if (checkpointId === null) throw badConfig("checkpoint_id", checkpointId);
+    await this.send(address.threadId, (session) =>
+      draftWrites(session, { ...address, checkpointId }, writes, taskId, taskPath),
+    );
+  }
+
+  override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
+    const address = readAddressOf(config);
+    if (address === undefined) return undefined;
+    const { threadId, ns, checkpointId } = address;
+    return readTuple(this.options, threadId, ns, checkpointId, this.learnFor(threadId));
+  }
+
+  override async *list(config: RunnableConfig, options: CheckpointListOptions = {}): AsyncGenerator<CheckpointTuple> {
+    const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
+    const beforeId = options.before === undefined ? "" : getCheckpointId(options.before);
+    const ids = [thread_id, checkpoint_id, beforeId].filter(Boolean);
+    if (!ids.every((id) => typeof id === "string" && isUuid(id))) return;
+    const query = {
+      threadId: thread_id || null,
+      ns: checkpoint_ns ?? null,
+      checkpointId: checkpoint_id || null,
+      beforeId: beforeId || null,
+      filter: options.filter === undefined ? null : jsonbText(options.filter),
+    };
+    yield* listTuples(this.options, query, options.limit ?? Number.POSITIVE_INFINITY);
+  }
+
+  override async getDeltaChannelHistory(
+    options: Readonly<{ config: RunnableConfig; channels: string[] }>,
+  ): Promise<Record<string, DeltaChannelHistory>> {
+    const { channels } = options;
+    const address = readAddressOf(options.config);
+    if (address === undefined) return Object.fromEntries(channels.map((channel) => [channel, { writes: [] }]));
+    const { threadId, ns, checkpointId } = address;
+    return readDeltaHistory(this.options, threadId, ns, checkpointId, channels);
+  }
+
+  override async deleteThread(threadId: string): Promise<void> {
+    if (this.outbox === null) throw readOnly();
+    if (!isUuid(threadId)) return;
+    await this.outbox.flushed();
+    await deleteThreadCheckpoints(this.options.sql, {
+      tenantId: this.options.tenantId,
+      threadId: threadId as ThreadId,
+    });
+    this.sessions.delete(threadId);
+  }
+
+  private async send(threadId: string, make: (session: EncodeSession) => Draft): Promise<void> {
+    if (this.outbox === null) throw readOnly();
+    const own = this.options.largeBodies?.threadId;
+    if (own !== undefined && own !== threadId) {
+      throw new EngineError("bad_request", `Run ${this.options.runId} writes to thread ${own}, not to ${threadId}.`);
+    }
+    const session = this.sessionOf(threadId);
+    for (const key of await this.outbox.send(() => make(session))) session.known.add(key);
+  }
+
+  private sessionOf(threadId: string): EncodeSession {
+    const session = this.sessions.get(threadId) ?? createSession();
+    this.sessions.set(threadId, session);
+    return session;
+  }
+
+  /** What was read needs not be written again, and its messages not be encoded again. */
+  private learnFor(threadId: string): Learn | undefined {
+    if (this.outbox === null) return undefined;
+    const { known, items } = this.sessionOf(threadId);
+    return {
+      bodies(keys) {
+        for (const key of keys) known.add(key);
+      },
+      message(message, key) {
+        if (isMessage(message)) items.set(message, entryOfRead(message, slotOfNode(storedNode(key))));
+      },
+    };
+  }
+}
+
+/** For writes: every part must be there and well formed. `newId` is that of the checkpoint to put. */
+function addressOf(config: RunnableConfig, newId?: string): Address {
+  const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
+  if (typeof thread_id !== "string" || !isUuid(thread_id)) throw badConfig("thread_id", thread_id);
+  if (typeof checkpoint_ns !== "string") throw badConfig("checkpoint_ns", checkpoint_ns);
+  for (const id of [checkpoint_id || newId, newId]) {
+    if (id !== undefined && !(typeof id === "string" && isUuid(id))) throw badConfig("checkpoint_id", id);
+  }
+  return { threadId: thread_id, ns: checkpoint_ns, checkpointId: checkpoint_id || null };
+}
+
+/** For reads: undefined when nothing can be found under such names. */
+function readAddressOf(config: RunnableConfig): Address | undefined {
+  const { thread_id, checkpoint_ns = "" } = config.configurable ?? {};
+  const checkpointId = getCheckpointId(config) || null;
+  if (typeof thread_id !== "string" || !isUuid(thread_id) || typeof checkpoint_ns !== "string") return undefined;
+  if (checkpointId !== null && !isUuid(checkpointId)) return undefined;
+  return { threadId: thread_id, ns: checkpoint_ns, checkpointId };
+}
+
+function badConfig(key: string, value: unknown): EngineError {
+  const given =
+    value === undefined || value === null ? "is missing" : `${JSON.stringify(String(value).slice(0, 80))} is no id`;
+  return new EngineError("bad_request", `configurable.${key} ${given}: a checkpoint can't be written without it.`);
+}
+
+function readOnly(): EngineError {
+  return new EngineError("internal", "This saver only reads; writing needs the lease of a run.");
+}
