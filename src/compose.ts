@@ -8,17 +8,19 @@ import { serveApi, type ApiServer } from "./api/server.js";
 import { openBodyStore } from "./bodies/open.js";
 import { createBodyReader } from "./checkpoint/body-reader.js";
 import { createPackReader } from "./checkpoint/pack-reader.js";
+import { type LogLevel, readConfig } from "./config.js";
 import type { Clock } from "./core/clock.js";
 import type { Deps, Log } from "./core/deps.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
+import { checkSchema } from "./db/migrate.js";
 import { openDb } from "./db/pool.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createCombiner } from "./engine/commit.js";
 import type { Engine } from "./engine/engine.js";
 import { createExecutor } from "./engine/executor/execute.js";
-import type { Graphs } from "./engine/graphs.js";
+import { type Graphs, graphsFrom } from "./engine/graphs.js";
 import { startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import type { StoreTtl } from "./engine/langgraph-json.js";
 import { createLoop } from "./engine/loops/loop.js";
@@ -27,9 +29,13 @@ import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker } from "./engine/loops/worker.js";
 import { openStore, type GraphStore } from "./engine/store.js";
+import { createLog } from "./observe/log.js";
 import { preview } from "./observe/preview.js";
 
+export const DEFAULT_CONCURRENCY = 10;
 const CLOCK_MS = 60_000;
+/** For bodies, and again for the packs they come from. */
+const CACHE_BYTES = 64 * 1024 * 1024;
 /** How long runs may take to reach a checkpoint when their worker stops, before they are cut off. */
 const DRAIN_MS = 10_000;
 
@@ -101,7 +107,12 @@ export function composeEngine({ deps, store }: Parts, graphs: Graphs, settings: 
     deps,
     graphs,
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
-    bodyReader: createBodyReader({ sql: deps.db, packs: createPackReader(deps.bodies) }),
+    bodyReader: createBodyReader({
+      sql: deps.db,
+      bodies: deps.bodies,
+      packs: createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES }),
+      cacheBytes: CACHE_BYTES,
+    }),
     edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
     settings,
     store,
@@ -175,4 +186,60 @@ export function listenApi(engine: Engine, address: Readonly<{ host: string; port
 /** Who claims: unique per process start, so that no fence is made twice. */
 export function newOwner(): string {
   return `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`;
+}
+
+export type PerdureOptions = Readonly<{
+  /** Postgres 14 or newer, migrated by `perdure migrate`. */
+  databaseUrl: string;
+  /** A direct connection for LISTEN, when `databaseUrl` is a pooler in transaction mode. */
+  listenUrl?: string;
+  /** Where message bodies live: s3://bucket/prefix or file:///path. */
+  bodies: string;
+  s3ForcePathStyle?: boolean;
+  /** By id: compiled or not, agents, entrypoints, or functions that make one. */
+  graphs: Readonly<Record<string, unknown>>;
+  /** What this process works on; all of it unless said otherwise, nothing with []. */
+  loops?: readonly LoopName[];
+  /** Runs executed at a time. */
+  concurrency?: number;
+  logLevel?: LogLevel;
+}>;
+
+export type Perdure = Readonly<{
+  /** Answers a request to the API: mount it where your own app serves it. */
+  fetch(request: Request): Promise<Response>;
+  /** Checks the schema, registers the graphs and starts the loops. */
+  start(): Promise<void>;
+  /** Gives runs back and closes every connection. */
+  stop(): Promise<void>;
+}>;
+
+/**
+ * An engine inside your own process.
+ *
+ * @example
+ * const perdure = createPerdure({ databaseUrl, bodies: "s3://bucket/agents", graphs: { support } });
+ * await perdure.start();
+ * app.mount("/agents", perdure.fetch);
+ */
+export function createPerdure(options: PerdureOptions): Perdure {
+  const { logLevel, ...settings } = readConfig({});
+  const log = createLog(options.logLevel ?? logLevel);
+  const parts = openParts({ ...options, log, applicationName: "perdure" });
+  const engine = composeEngine(parts, graphsFrom(options.graphs), { ...settings, ...options, logLevel });
+  const app = createApp(engine);
+  let loops: readonly Running[] = [];
+  return {
+    fetch: async (request) => app.fetch(request),
+    async start() {
+      await checkSchema(parts.deps.db);
+      await prepareEngine(engine);
+      loops = composeLoops(engine, options.loops ?? LOOPS, options.concurrency ?? DEFAULT_CONCURRENCY);
+      for (const loop of loops) loop.start();
+    },
+    async stop() {
+      await Promise.all(loops.map((loop) => loop.stop()));
+      await parts.close();
+    },
+  };
 }

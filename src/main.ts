@@ -18,7 +18,6 @@ import { readVersions } from "./engine/versions.js";
 import { createLog } from "./observe/log.js";
 
 const BINARY = fileURLToPath(import.meta.url);
-const DEFAULT_CONCURRENCY = 10;
 let debugging = false;
 
 /** The project's file and the environment, its own included. */
@@ -164,7 +163,7 @@ const handlers: Handlers = {
       },
       { bodies: true, project: true },
     );
-    if (!healthy) process.exitCode = 1;
+    return healthy;
   },
 
   async graphs(place) {
@@ -224,7 +223,8 @@ async function serveProcess(project: Project, config: Config, options: ServeOpti
     applicationName: `perdure ${command}`,
   });
   const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl });
-  const concurrency = options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? DEFAULT_CONCURRENCY;
+  const concurrency =
+    options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };
   const { serve } = await import("./cli/serve.js");
   await serve({
@@ -260,8 +260,7 @@ function tellSupervisor(message: ChildMessage): boolean {
 
 async function main(): Promise<number> {
   try {
-    const code = await runProgram(process.argv.slice(2), readVersions().perdure, handlers);
-    return code === 0 ? Number(process.exitCode ?? 0) : code;
+    return await runProgram(process.argv.slice(2), readVersions().perdure, handlers);
   } catch (error) {
     const exitCode = exitCodeOf(error);
     const text = errorText(error, debugging);

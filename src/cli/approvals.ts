@@ -12,12 +12,6 @@ import { json, wire } from "./wire.js";
 
 type Print = Output & Readonly<{ json: boolean }>;
 
-export const APPROVAL_STATUSES = [
-  "pending",
-  "decided",
-  "withdrawn",
-] as const satisfies readonly ApprovalRow["status"][];
-
 export async function approvalsLs(
   engine: Engine,
   filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>,

@@ -4,10 +4,19 @@ import type { ApprovalRow } from "../approvals/approvals.js";
 import type { ApprovalId, RunId, ThreadId } from "../core/ids.js";
 import type { RunStatus } from "../core/run.js";
 import type { TimerRow } from "../schedule/timers.js";
-import { type Answer, APPROVAL_STATUSES } from "./approvals.js";
+import type { Answer } from "./approvals.js";
 import { choiceArgument, idArgument, jsonArgument, wholeArgument } from "./arguments.js";
-import { RUN_STATUSES } from "./runs.js";
-import { TIMER_STATUSES } from "./timers.js";
+
+const RUN_STATUSES = [
+  "pending",
+  "running",
+  "interrupted",
+  "success",
+  "error",
+  "timeout",
+] as const satisfies readonly RunStatus[];
+const TIMER_STATUSES = ["due", "fired", "cancelled"] as const satisfies readonly TimerRow["status"][];
+const APPROVAL_STATUSES = ["pending", "decided", "withdrawn"] as const satisfies readonly ApprovalRow["status"][];
 
 /** Where things are: every command has these. */
 export type Place = Readonly<{
@@ -31,7 +40,8 @@ export type Handlers = Readonly<{
     }>,
   ): Promise<void>;
   migrate(place: Place): Promise<void>;
-  doctor(place: Place): Promise<void>;
+  /** True when all is well. */
+  doctor(place: Place): Promise<boolean>;
   graphs(place: Place): Promise<void>;
   runsLs(
     place: Place,
@@ -61,14 +71,17 @@ export async function runProgram(args: readonly string[], version: string, handl
     "\nSettings come from the environment: DATABASE_URL, PERDURE_BODIES … (see the README).",
   );
   addServing(program, handlers);
-  addSetUp(program, handlers);
+  let exitCode = 0;
+  addSetUp(program, handlers, () => {
+    exitCode = 1;
+  });
   addRuns(program, handlers);
   addThreads(program, handlers);
   addTimers(program, handlers);
   addApprovals(program, handlers);
   try {
     await program.parseAsync([...args], { from: "user" });
-    return 0;
+    return exitCode;
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     return error.exitCode === 0 ? 0 : 2;
@@ -149,13 +162,13 @@ function addServing(program: Command, handlers: Handlers): void {
   serving("worker", "run loops only: worker, scheduler, mover, sweeper");
 }
 
-function addSetUp(program: Command, handlers: Handlers): void {
+function addSetUp(program: Command, handlers: Handlers, onUnhealthy: () => void): void {
   withJson(command(program, "migrate", "bring the database to this version")).action((flags: Flags) =>
     handlers.migrate(place(flags)),
   );
-  withJson(command(program, "doctor", "find out whether this environment can work")).action((flags: Flags) =>
-    handlers.doctor(place(flags)),
-  );
+  withJson(command(program, "doctor", "find out whether this environment can work")).action(async (flags: Flags) => {
+    if (!(await handlers.doctor(place(flags)))) onUnhealthy();
+  });
   withJson(command(program, "graphs", "load the graphs and list them")).action((flags: Flags) =>
     handlers.graphs(place(flags)),
   );

@@ -9,15 +9,6 @@ import { getRun, listRuns, type RunRow } from "../runs/runs.js";
 import { details, type Output, table } from "./output.js";
 import { json, wire } from "./wire.js";
 
-export const RUN_STATUSES = [
-  "pending",
-  "running",
-  "interrupted",
-  "success",
-  "error",
-  "timeout",
-] as const satisfies readonly RunStatus[];
-
 export type RunsFilter = Readonly<{
   status: RunStatus | null;
   threadId: ThreadId | null;

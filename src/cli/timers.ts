@@ -5,8 +5,6 @@ import { listTimers, type TimerRow } from "../schedule/timers.js";
 import { type Output, table } from "./output.js";
 import { json, wire } from "./wire.js";
 
-export const TIMER_STATUSES = ["due", "fired", "cancelled"] as const satisfies readonly TimerRow["status"][];
-
 export async function timersLs(
   deps: Deps,
   filter: Readonly<{ status: TimerRow["status"] | null; limit: number }>,

@@ -3,7 +3,7 @@
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Log } from "../../core/deps.js";
-import { startEmbeddedPostgres } from "../../db/embedded/server.js";
+import { superviseEmbeddedPostgres } from "../../db/embedded/server.js";
 import { readProject } from "../../engine/langgraph-json.js";
 import type { Output } from "../output.js";
 import { stopSignal } from "../stop-signal.js";
@@ -92,7 +92,7 @@ async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Pr
 
 async function openDatabase(options: DevOptions, dataDir: string, undo: Undo): Promise<string> {
   if (options.databaseUrl !== null) return options.databaseUrl;
-  const postgres = await startEmbeddedPostgres({ dataDir: path.join(dataDir, "postgres"), log: options.log });
+  const postgres = await superviseEmbeddedPostgres({ dataDir: path.join(dataDir, "postgres"), log: options.log });
   undo.push(() => postgres.stop());
   return postgres.url;
 }
