@@ -3,7 +3,7 @@ import type { AssistantRow } from "../assistants/queries.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
-import type { CheckpointRef, RunCommand, RunConfig, RunRequest } from "../engine/commands/request.js";
+import type { CheckpointRef, RunCommand, RunRequest } from "../engine/commands/request.js";
 import type { RunCreate } from "./schemas/runs.js";
 
 type Asked = Readonly<{

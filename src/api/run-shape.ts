@@ -21,7 +21,7 @@ export async function runShape(engine: Engine, run: RunRow, fields?: readonly st
 }
 
 async function kwargs(engine: Engine, run: RunRow): Promise<Readonly<Record<string, unknown>>> {
-  const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId);
+  const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false });
   if (request === null) return {};
   const { stream_subgraphs: subgraphs, ...rest } = decodeRequest(request);
   return { ...rest, subgraphs, resumable: true };

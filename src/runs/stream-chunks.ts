@@ -65,8 +65,8 @@ export async function insertStreamChunks(sql: Sql, key: RunKey, batch: Batch): P
 export type StreamPage = Readonly<{
   threadId: ThreadId;
   status: RunStatus;
-  /** The run's content, its stream included, is in a pack. */
-  moved: boolean;
+  /** The pack that holds what the run streamed before, if that was moved; every move makes another. */
+  packId: string | null;
   lines: readonly StreamLine[];
   /** There may be more rows after these. */
   full: boolean;
@@ -80,10 +80,10 @@ export async function readStreamPage(
   const { rows } = await sql.query<{
     threadId: ThreadId;
     status: RunStatus;
-    moved: boolean;
+    packId: string | null;
     lines: string | null;
   }>(
-    `select r.thread_id as "threadId", r.status, r.content_moved_at is not null as moved, c.lines
+    `select r.thread_id as "threadId", r.status, r.content_pack_id as "packId", c.lines
     from runs r
     left join lateral (
       select s.first_id, s.lines
@@ -107,7 +107,7 @@ export async function readStreamPage(
   return {
     threadId: run.threadId,
     status: run.status,
-    moved: run.moved,
+    packId: run.packId,
     lines: batches.flatMap(parseLines).filter((line) => line.id > page.afterId),
     full: batches.length === page.maxRows,
   };

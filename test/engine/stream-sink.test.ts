@@ -228,7 +228,7 @@ it("appends don't wait for the disk, and no other statement does the same", asyn
     const sink = createStreamSink(
       { ...partsOf(database.db).deps, db: { ...database.db, query: sql.query } },
       lease,
-      noAbort,
+      noAbort(),
     );
     await sink.drain();
     await show();

@@ -30,9 +30,7 @@ export async function* readStream(deps: Deps, options: ReadStreamOptions): Async
   const { tenantId, runId, signal } = options;
   const news = createNews(deps, { runId, signal, heartbeatMs: options.heartbeatMs, pollMs: options.pollMs });
   try {
-    let afterId = options.afterId ?? (await lastStreamId(deps.db, { tenantId, runId }));
-    // Who wants only what comes from now on has no use for what was moved before.
-    let packRead = options.afterId === undefined;
+    let { afterId, packId } = await startingPoint(deps, options);
     while (!signal.aborted) {
       news.forget();
       // State and events in one snapshot: a finished run's last events are in it.
@@ -42,15 +40,15 @@ export async function* readStream(deps: Deps, options: ReadStreamOptions): Async
         if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
         continue;
       }
-      const fromPack = page.moved && !packRead;
-      if (fromPack) packRead = true;
-      for (const line of fromPack ? await movedLines(deps, options, afterId) : page.lines) {
+      const moved = page.packId !== packId;
+      packId = page.packId;
+      for (const line of moved ? await movedLines(deps, { tenantId, runId, afterId }) : page.lines) {
         afterId = line.id;
         yield { kind: "line", line };
         if (signal.aborted) return;
         news.sent();
       }
-      if (fromPack || page.full) continue;
+      if (moved || page.full) continue;
       if (isFinished(page.status)) return;
       if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
     }
@@ -71,8 +69,22 @@ async function readPage(deps: Deps, place: Place): Promise<StreamPage | undefine
   }
 }
 
-/** The events of a run whose stream left Postgres. */
-async function movedLines(deps: Deps, { tenantId, runId }: ReadStreamOptions, afterId: number): Promise<StreamLine[]> {
+/** Where to begin: with everything, after an id, or after what is there now, which may have been moved. */
+async function startingPoint(
+  deps: Deps,
+  { tenantId, runId, afterId }: ReadStreamOptions,
+): Promise<{ afterId: number; packId: string | null }> {
+  if (afterId !== undefined) return { afterId, packId: null };
+  const lastId = await lastStreamId(deps.db, { tenantId, runId });
+  const page = await readStreamPage(deps.db, { tenantId, runId, afterId: lastId, maxRows: 1 });
+  const packId = page?.packId ?? null;
+  if (lastId >= 0 || packId === null) return { afterId: lastId, packId };
+  const moved = await movedLines(deps, { tenantId, runId, afterId: -1 });
+  return { afterId: moved.at(-1)?.id ?? -1, packId };
+}
+
+/** Events of a run whose stream left Postgres, and those that came after. */
+async function movedLines(deps: Deps, { tenantId, runId, afterId }: Place): Promise<StreamLine[]> {
   const { stream } = await loadRunContent(deps, tenantId, runId);
   return stream
     .filter(({ id }) => id > afterId)
