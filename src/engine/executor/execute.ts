@@ -1,5 +1,5 @@
 // One claimed run to one outcome: hold the lease, load, stream, look where the graph stopped, settle.
-import { RunControl, type BaseStore } from "@langchain/langgraph";
+import { type BaseCheckpointSaver, type BaseStore, RunControl } from "@langchain/langgraph";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
@@ -205,7 +205,8 @@ async function bindGraph(
   saver: ReturnType<typeof createSaver>,
 ): Promise<RunnableGraph> {
   const graph = (await options.graphs.get(run.graphId, config)).withConfig({}) as RunnableGraph;
-  graph.checkpointer = saver;
+  // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
+  graph.checkpointer = saver as unknown as BaseCheckpointSaver;
   if (options.store !== undefined) graph.store = options.store;
   return graph;
 }

@@ -1,0 +1,77 @@
+// Crash tests: an API in this process, workers as processes of their own that share its database and bodies.
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startProcess, type TestProcess } from "../helpers/processes.js";
+import { withEngine, type TestEngine } from "../helpers/engine.js";
+import { agent } from "./graphs/agent.js";
+import { poison } from "./graphs/poison.js";
+import { sleeper } from "./graphs/sleeper.js";
+import { steps } from "./graphs/steps.js";
+import { tasks } from "./graphs/tasks.js";
+
+const CONFIG = fileURLToPath(new URL("graphs/langgraph.json", import.meta.url));
+
+export const LEASE_MS = 1_500;
+export const POLL_MS = 200;
+
+export type CrashSite = TestEngine &
+  Readonly<{
+    /** A new journal file's path, for `config.configurable.journal`. */
+    journal(): Journal;
+    /** Starts a worker process with all loops. */
+    worker(env?: Readonly<Record<string, string>>, args?: readonly string[]): TestProcess;
+  }>;
+
+export type Journal = Readonly<{ path: string; lines(): string[]; count(line: string): number }>;
+
+/** Runs `work` with an API and no worker; kills the workers it started. */
+export async function withCrashSite(work: (site: CrashSite) => Promise<void>): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "perdure-crash-"));
+  const workers: TestProcess[] = [];
+  try {
+    const bodies = `file://${folder}/bodies`;
+    const graphs = { steps, tasks, agent, sleeper, poison };
+    await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
+      let journals = 0;
+      await work({
+        ...engine,
+        journal: () => openJournal(join(folder, `journal-${++journals}`)),
+        worker: (env = {}, args = []) => {
+          const process = startProcess(["worker", "--config", CONFIG, ...args], {
+            env: {
+              DATABASE_URL: engine.db.url,
+              PERDURE_BODIES: bodies,
+              PERDURE_LEASE_MS: String(LEASE_MS),
+              PERDURE_POLL_MS: String(POLL_MS),
+              ...env,
+            },
+          });
+          workers.push(process);
+          return process;
+        },
+      });
+      // Before the database goes: a worker without one would only complain.
+      await Promise.all(workers.map((process) => process.kill()));
+    });
+  } finally {
+    await Promise.all(workers.map((process) => process.kill()));
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function openJournal(path: string): Journal {
+  const lines = () => {
+    try {
+      // The last word is the process id.
+      return readFileSync(path, "utf8")
+        .split("\n")
+        .filter(Boolean)
+        .map((line) => line.replace(/ \d+$/, ""));
+    } catch {
+      return [];
+    }
+  };
+  return { path, lines, count: (line) => lines().filter((each) => each === line).length };
+}

@@ -1,0 +1,103 @@
+// An engine in the test's own process: real Postgres, real loops, graphs handed over as objects. Closes everything.
+import { Client } from "@langchain/langgraph-sdk";
+import { createApp } from "../../src/api/app.js";
+import {
+  composeEngine,
+  composeLoops,
+  type EngineSettings,
+  openParts,
+  prepareEngine,
+  type Running,
+} from "../../src/compose.js";
+import type { Deps } from "../../src/core/deps.js";
+import { fireTimers } from "../../src/engine/commands/fire-timers.js";
+import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
+import type { Engine } from "../../src/engine/engine.js";
+import { graphsFrom } from "../../src/engine/graphs.js";
+import { tickMover } from "../../src/engine/loops/mover.js";
+import { createLog } from "../../src/observe/log.js";
+import { createTestDatabase, type TestDatabase } from "./database.js";
+
+export type TestEngine = Readonly<{
+  engine: Engine;
+  deps: Deps;
+  db: TestDatabase;
+  app: App;
+  /** The stock client, speaking to `app` without a port. */
+  client: Client;
+  /** Starts another worker of this process, with its own owner and heartbeat. */
+  startWorker(options?: Readonly<{ concurrency?: number }>): Running;
+  /** One round of each background loop. */
+  sweep(): Promise<number>;
+  fireTimers(): Promise<number>;
+  move(): Promise<number>;
+}>;
+
+export type EngineOptions = Readonly<{
+  graphs: Readonly<Record<string, unknown>>;
+  /** Workers running from the start. */
+  workers?: number;
+  concurrency?: number;
+  leaseMs?: number;
+  pollMs?: number;
+  /** `memory:` unless given. */
+  bodies?: string;
+  previews?: boolean;
+  moveAfterMs?: number;
+}>;
+
+/** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
+export async function withEngine<T>(options: EngineOptions, work: (engine: TestEngine) => Promise<T>): Promise<T> {
+  const db = await createTestDatabase();
+  const logLevel = process.env.PERDURE_TEST_LOG ?? "silent";
+  const log = createLog(logLevel);
+  const parts = openParts({ databaseUrl: db.url, bodies: options.bodies ?? "memory:", log, applicationName: "test" });
+  const { deps } = parts;
+  const running: Running[] = [];
+  const settings: EngineSettings = {
+    databaseUrl: db.url,
+    leaseMs: options.leaseMs ?? 5_000,
+    pollMs: options.pollMs ?? 200,
+    moveAfterMs: options.moveAfterMs ?? 0,
+    maxBlockMs: 60_000,
+    previews: options.previews ?? true,
+    logLevel,
+  };
+  try {
+    const graphs = graphsFrom(options.graphs);
+    const engine = composeEngine(parts, graphs, settings);
+    await prepareEngine(engine);
+    const app = createApp(engine);
+    const startWorker: TestEngine["startWorker"] = ({ concurrency } = {}) => {
+      // An engine of its own: another owner, as another process has.
+      const own = composeEngine(parts, graphs, settings);
+      const [worker] = composeLoops(own, ["worker"], concurrency ?? options.concurrency ?? 10) as [Running];
+      worker.start();
+      running.push(worker);
+      return worker;
+    };
+    for (let n = 0; n < (options.workers ?? 1); n += 1) startWorker();
+    const client = new Client({ apiUrl: "http://perdure.test", callerOptions: { fetch: fetchOf(app), maxRetries: 0 } });
+    return await work({
+      engine,
+      deps,
+      db,
+      app,
+      client,
+      startWorker,
+      sweep: () => sweepLostRuns(deps, settings),
+      fireTimers: () => fireTimers(deps),
+      move: () => tickMover(deps),
+    });
+  } finally {
+    for (const worker of running.reverse()) await worker.stop();
+    await parts.close();
+    await db.close();
+  }
+}
+
+type App = ReturnType<typeof createApp>;
+
+function fetchOf(app: App): typeof fetch {
+  return async (input, init) => app.fetch(new Request(input, init));
+}
