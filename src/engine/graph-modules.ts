@@ -1,6 +1,6 @@
 // The user's modules: how a graph file is imported (TypeScript through tsx) and which files of the project it is made of.
 import { readFile, stat } from "node:fs/promises";
-import { register as registerHooks } from "node:module";
+import Module, { register as registerHooks } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { EngineError } from "../core/errors.js";
@@ -23,16 +23,22 @@ export async function importGraphModule(file: string, where: string): Promise<Re
   }
 }
 
+// A graph's import of "perdure" is this very installation, whatever the project or its tsconfig paths would find: two
+// copies would not know each other's runs.
+const OWN = new URL(`../index${path.extname(import.meta.url)}`, import.meta.url).href;
+
 async function registerTypeScript(): Promise<void> {
   const [esm, cjs] = await Promise.all([import("tsx/esm/api"), import("tsx/cjs/api")]);
   esm.register();
   cjs.register();
-  // A graph's import of "perdure" is this very installation, whatever the project or its tsconfig paths would find:
-  // two copies would not know each other's runs.
-  const own = new URL(`../index${path.extname(import.meta.url)}`, import.meta.url).href;
   const hook = `export const resolve = (name, context, next) =>
-    name === "perdure" ? { url: ${JSON.stringify(own)}, shortCircuit: true } : next(name, context);`;
+    name === "perdure" ? { url: ${JSON.stringify(OWN)}, shortCircuit: true } : next(name, context);`;
   registerHooks(`data:text/javascript,${encodeURIComponent(hook)}`);
+  // In a project without "type": "module" tsx turns imports into calls of require, which know no such hook.
+  const own: unknown = await import(OWN);
+  const loader = Module as unknown as { _load(name: string, ...rest: unknown[]): unknown };
+  const load = loader._load.bind(loader);
+  loader._load = (name, ...rest) => (name === "perdure" ? own : load(name, ...rest));
 }
 
 function importError(cause: unknown, file: string): string {
