@@ -62,7 +62,7 @@ const WITH_CONTENT = `
     from cp
     cross join lateral unnest(cp.channels, cp.versions) as u(channel, version)
     cross join only_channels
-    where channels is null or u.channel = any (channels)
+    where only_channels.channels is null or u.channel = any (only_channels.channels)
   ) named
   join channel_versions x on x.tenant_id = $1 and x.thread_id = named.thread_id and x.ns = named.ns
     and x.channel = named.channel and x.version = named.version
@@ -72,7 +72,7 @@ const WITH_CONTENT = `
   join checkpoint_writes x on x.tenant_id = $1 and x.thread_id = cp.thread_id and x.ns = cp.ns
     and x.checkpoint_id = cp.checkpoint_id
   cross join only_channels
-  where channels is null or x.channel = any (channels)
+  where only_channels.channels is null or x.channel = any (only_channels.channels)
 ), n(thread_id, hash) as (
   select named.thread_id, named.hash
   from (
