@@ -1,4 +1,5 @@
 // The Postgres server of a test run: TEST_DATABASE_URL, or the embedded one in a folder that goes away with it.
+import { existsSync } from "node:fs";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -37,12 +38,14 @@ async function removeLeftovers(): Promise<void> {
     const pid = Number(name.startsWith(PREFIX) ? name.slice(PREFIX.length).split("-", 1)[0] : "NaN");
     if (Number.isNaN(pid) || isRunning(pid)) continue;
     const home = path.join(os.tmpdir(), name);
-    const dataDir = path.join(home, "data");
-    // Adopts the server if it still runs, so that it can be stopped.
-    await startEmbeddedPostgres({ dataDir, log }).then(
-      (server) => server.stop(),
-      () => undefined,
-    );
+    await stopEmbedded(path.join(home, "data")).catch(() => undefined);
     await rm(home, { recursive: true, force: true });
   }
+}
+
+/** Stops the embedded server that some process left on a data dir, if it runs. */
+export async function stopEmbedded(dataDir: string): Promise<void> {
+  if (!existsSync(path.join(dataDir, "postmaster.pid"))) return;
+  const server = await startEmbeddedPostgres({ dataDir, log });
+  await server.stop();
 }

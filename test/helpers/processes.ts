@@ -29,6 +29,8 @@ export type ProcessOptions = Readonly<{
   /** Another program than our binary, run by node. */
   script?: string;
   stdin?: string;
+  /** Another user to run as; for root only. */
+  uid?: number;
 }>;
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -45,6 +47,7 @@ export function startProcess(args: readonly string[], options: ProcessOptions = 
   const child = spawn(process.execPath, [program, ...args], {
     cwd: options.cwd ?? ROOT,
     env: { ...kept(), ...options.env },
+    ...(options.uid !== undefined && { uid: options.uid, gid: options.uid }),
     // A group of its own, so that what it starts can be ended with it.
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],

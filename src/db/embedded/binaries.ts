@@ -42,7 +42,7 @@ function packageRoot(): string {
   }
 }
 
-/** The folder with the links that the package lacks, if it lacks any. */
+/** Where the loader shall look when the package lacks links: the folder that has them, then the package's own. */
 async function completeLinks(native: string, linkDir: string): Promise<string | undefined> {
   const links = await readLinks(native);
   const complete = await Promise.all(links.map(({ target }) => exists(target)));
@@ -55,7 +55,7 @@ async function completeLinks(native: string, linkDir: string): Promise<string | 
       if (error.code !== "EEXIST") throw error; // another process makes them as well
     });
   }
-  return linkDir;
+  return `${linkDir}:${path.join(native, "lib")}`;
 }
 
 async function readLinks(native: string): Promise<{ source: string; target: string }[]> {
