@@ -7,10 +7,11 @@ import { corrupt, decodeBlock, sha256 } from "./pack.js";
 import type { PackAddress, PackBlock, PackReader } from "./pack-types.js";
 
 export type PackReaderOptions = Readonly<{
-  /** How many bytes of decoded blocks to keep. */
-  cacheBytes: number;
+  /** How many bytes of decoded blocks to keep, about. */
+  cacheBytes?: number;
 }>;
 
+const CACHE_BYTES = 64 * 1024 * 1024;
 const BLOCKS_PER_READ = 64;
 const READS_AT_ONCE = 8;
 /** A decoded block takes about twice its text: strings and buffers beside each other. */
@@ -21,8 +22,8 @@ const BYTES_PER_CHAR = 2;
  *
  *     const packs = createPackReader(bodies, { cacheBytes: 64 << 20 });
  */
-export function createPackReader(bodies: BodyStore, options: PackReaderOptions): PackReader {
-  const cache = new LRUCache<string, PackBlock>({ maxSize: options.cacheBytes });
+export function createPackReader(bodies: BodyStore, options: PackReaderOptions = {}): PackReader {
+  const cache = new LRUCache<string, PackBlock>({ maxSize: options.cacheBytes ?? CACHE_BYTES });
   const reading = new Map<string, Promise<PackBlock>>();
   const inTurn = limiter(READS_AT_ONCE);
   const nameOf = (pack: PackAddress, block: number) => `${pack.packId}/${block}`;

@@ -14,6 +14,7 @@ import {
   valuesAt,
   writesOf,
 } from "../checkpoint/move-queries.js";
+import { inOrder, mergeWrites } from "../checkpoint/merge-writes.js";
 import { createPackWriter, type PackFile, type PackWriter } from "../checkpoint/pack.js";
 import { type CheckpointRecord, checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
 import { readRunRecord } from "./run-content.js";
@@ -103,7 +104,7 @@ async function gatherCheckpoints(into: Gathering): Promise<void> {
           const text = values.get(valueKey(ns, channel, versions[i] ?? ""));
           return text === undefined ? [] : [[i, text] as const];
         }),
-        writes: own.map(writeTuple),
+        writes: inOrder(own.map(writeText)).map(toTuple),
       };
       await addCheckpoint(into, checkpoint, checkpoint.head.toString("utf8"), record, own);
       afterSeq = checkpoint.seq;
@@ -138,8 +139,8 @@ async function gatherLateWrites(into: Gathering): Promise<void> {
     const added = writes.get(recordKey) ?? [];
     const record = await readable(into, () => recordOf(packs, checkpoint, recordKey));
     if (record === undefined || added.length === 0) continue;
-    const merged = { ...record, writes: mergeWrites(record.writes, added.map(writeTuple)) };
-    await addCheckpoint(into, checkpoint, JSON.stringify(record.head), merged, added);
+    const merged = mergeWrites(record.writes.map(fromTuple), added.map(writeText)).map(toTuple);
+    await addCheckpoint(into, checkpoint, JSON.stringify(record.head), { ...record, writes: merged }, added);
   }
 }
 
@@ -150,20 +151,16 @@ async function recordOf(packs: PackReader, checkpoint: LateCheckpoint, recordKey
   return record;
 }
 
-type WriteTuple = CheckpointRecord["writes"][number];
+const writeText = ({ data, ...write }: StoredWrite) => ({ ...write, text: data.toString("utf8") });
 
-const writeTuple = (w: StoredWrite): WriteTuple => [w.taskId, w.idx, w.taskPath, w.channel, w.data.toString("utf8")];
+type WriteText = Pick<ReturnType<typeof writeText>, "taskId" | "idx" | "taskPath" | "channel" | "text">;
 
-/** By (task_id, idx), later ones instead of earlier ones; in the order in which they are applied. */
-export function mergeWrites(recorded: readonly WriteTuple[], added: readonly WriteTuple[]): WriteTuple[] {
-  const merged = new Map<string, WriteTuple>();
-  for (const write of [...recorded, ...added]) merged.set(`${write[0]}\0${write[1]}`, write);
-  return [...merged.values()].sort((a, b) => byBytes(a[2], b[2]) || byBytes(a[0], b[0]) || a[1] - b[1]);
+function toTuple({ taskId, idx, taskPath, channel, text }: WriteText): CheckpointRecord["writes"][number] {
+  return [taskId, idx, taskPath, channel, text];
 }
 
-/** As Postgres orders text with collation "C". */
-function byBytes(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a, "utf8"), Buffer.from(b, "utf8"));
+function fromTuple([taskId, idx, taskPath, channel, text]: CheckpointRecord["writes"][number]): WriteText {
+  return { taskId, idx, taskPath, channel, text };
 }
 
 async function addCheckpoint(
