@@ -46,14 +46,16 @@ export const EMPTY_STATE: ThreadState = {
   interrupts: [],
 };
 
+/** LangGraph answers a checkpoint that isn't there with a snapshot that has no date: that is the empty state. */
 export function toThreadState(snapshot: StateSnapshot): ThreadState {
+  if (snapshot.createdAt === undefined) return EMPTY_STATE;
   const tasks = snapshot.tasks.map(toWireTask);
   return {
     values: snapshot.values,
     next: snapshot.next,
     tasks,
-    metadata: withoutRootNamespace(snapshot.metadata as Readonly<Record<string, unknown>> | undefined),
-    created_at: snapshot.createdAt ?? null,
+    metadata: withoutRootNamespace(snapshot.metadata),
+    created_at: snapshot.createdAt,
     checkpoint: toWireCheckpoint(snapshot.config),
     parent_checkpoint: toWireCheckpoint(snapshot.parentConfig),
     interrupts: tasks.flatMap((task) => task.interrupts),

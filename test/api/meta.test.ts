@@ -3,10 +3,12 @@ import { expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import { openParts } from "../../src/compose.js";
 import { createLog } from "../../src/observe/log.js";
-import { type TestEngine, withEngine } from "../helpers/engine.js";
+import type { TestEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
+import { sharedEngine } from "./shared.js";
 
-const served = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs, workers: 0 }, work);
+const shared = sharedEngine({ graphs, workers: 0 });
+const served = (work: (engine: TestEngine) => Promise<void>) => work(shared());
 
 test("ok and info answer as clients expect", () =>
   served(async ({ app }) => {

@@ -1,11 +1,13 @@
 // States as clients read and edit them: now, at a checkpoint, over the history, inside subgraphs.
 import type { Client, ThreadState } from "@langchain/langgraph-sdk";
 import { describe, expect, test } from "vitest";
-import { type TestEngine, withEngine } from "../helpers/engine.js";
+import type { TestEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
+import { sharedEngine } from "./shared.js";
 
 type Log = { log: string[] };
-const running = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs }, work);
+const shared = sharedEngine({ graphs });
+const running = (work: (engine: TestEngine) => Promise<void>) => work(shared());
 const post = async (engine: TestEngine, path: string, body: unknown) =>
   engine.app.request(path, { method: "POST", body: JSON.stringify(body) });
 
@@ -125,7 +127,7 @@ describe("reading", () => {
       await client.runs.wait(thread_id, "echo", { input: { messages: [{ role: "user", content }] } });
       while ((await move()) > 0);
       const keys: string[] = [];
-      for await (const key of deps.bodies.list("")) keys.push(key);
+      for await (const key of deps.bodies.list(`default/${thread_id}/`)) keys.push(key);
       expect(keys).not.toEqual([]);
       await deps.bodies.delete(keys);
       await expect(client.threads.getState(thread_id)).rejects.toThrow(/HTTP 500: .*jsonl\.gz/);

@@ -1,18 +1,25 @@
 // Threads as the stock client makes, finds, labels and deletes them.
+import { randomUUID } from "node:crypto";
 import type { Thread } from "@langchain/langgraph-sdk";
 import { describe, expect, test } from "vitest";
+import { createApp } from "../../src/api/app.js";
+import { EngineError } from "../../src/core/errors.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
+import { sharedEngine } from "./shared.js";
 
-const ID = "0199aaaa-0000-7000-8000-000000000001";
-const served = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs, workers: 0 }, work);
-const running = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs }, work);
+const shared = sharedEngine({ graphs });
+/** For tests that keep to their own threads. */
+const running = (work: (engine: TestEngine) => Promise<void>) => work(shared());
+/** For tests that look at everything there is. */
+const alone = (work: (engine: TestEngine) => Promise<void>) => withEngine({ graphs }, work);
+const MISSING = "00000000-0000-4000-8000-000000000000";
 const post = async (engine: TestEngine, path: string, body: unknown) =>
   engine.app.request(path, { method: "POST", body: JSON.stringify(body) });
 
 describe("creating", () => {
   test("gives an idle thread with what was asked for", () =>
-    served(async ({ client }) => {
+    running(async ({ client }) => {
       const thread = await client.threads.create({ metadata: { owner: "ann" }, graphId: "steps" });
       expect(thread).toMatchObject({
         status: "idle",
@@ -25,7 +32,8 @@ describe("creating", () => {
     }));
 
   test("an id that is taken is a conflict, or the same thread when that is wanted", () =>
-    served(async ({ client }) => {
+    running(async ({ client }) => {
+      const ID = randomUUID();
       const thread = await client.threads.create({ threadId: ID, metadata: { n: 1 } });
       await expect(client.threads.create({ threadId: ID })).rejects.toThrow(`HTTP 409: Thread ${ID} already exists`);
       const again = await client.threads.create({ threadId: ID.toUpperCase(), ifExists: "do_nothing" });
@@ -33,7 +41,8 @@ describe("creating", () => {
     }));
 
   test("one id at once, twenty times: one thread", () =>
-    served(async (engine) => {
+    running(async (engine) => {
+      const ID = randomUUID();
       const answers = await Promise.all(
         Array.from({ length: 20 }, () => post(engine, "/threads", { thread_id: ID }).then((r) => r.status)),
       );
@@ -52,16 +61,17 @@ describe("creating", () => {
     [{ ttl: { ttl: 5, strategy: "delete" } }, "ttl: is not supported"],
     [{ supersteps: [{ updates: [] }] }, "supersteps: is not supported"],
   ])("%j is refused and leaves nothing behind", (body, message) =>
-    served(async (engine) => {
+    running(async (engine) => {
+      const before = await engine.client.threads.count();
       const response = await post(engine, "/threads", body);
       expect(response.status).toBe(422);
       expect(await response.text()).toContain(message);
-      expect(await engine.client.threads.count()).toBe(0);
+      expect(await engine.client.threads.count()).toBe(before);
     }),
   );
 
   test("what can't be JSON is refused", () =>
-    served(async ({ app }) => {
+    running(async ({ app }) => {
       const response = await app.request("/threads", { method: "POST", body: "metadata=1" });
       expect([response.status, await response.text()]).toEqual([400, "The request body is not valid JSON"]);
     }));
@@ -69,16 +79,19 @@ describe("creating", () => {
 
 describe("reading", () => {
   test("a thread that isn't there is 404 by id, everywhere", () =>
-    served(async (engine) => {
+    running(async (engine) => {
       const { client, app } = engine;
-      await expect(client.threads.get(ID)).rejects.toThrow(`HTTP 404: Thread with ID ${ID} not found`);
-      await expect(client.threads.getState(ID)).rejects.toThrow("HTTP 404");
-      await expect(client.threads.getHistory(ID)).rejects.toThrow("HTTP 404");
-      await expect(client.threads.update(ID, { metadata: {} })).rejects.toThrow("HTTP 404");
-      await expect(client.threads.updateState(ID, { values: {} })).rejects.toThrow("HTTP 404");
-      await expect(client.threads.delete(ID)).rejects.toThrow("HTTP 404");
-      const json = await app.request(`/threads/${ID}`, { headers: { accept: "application/json" } });
-      expect(await json.json()).toMatchObject({ detail: `Thread with ID ${ID} not found`, code: "not_found" });
+      await expect(client.threads.get(MISSING)).rejects.toThrow(`HTTP 404: Thread with ID ${MISSING} not found`);
+      await expect(client.threads.getState(MISSING)).rejects.toThrow("HTTP 404");
+      await expect(client.threads.getHistory(MISSING)).rejects.toThrow("HTTP 404");
+      await expect(client.threads.update(MISSING, { metadata: {} })).rejects.toThrow("HTTP 404");
+      await expect(client.threads.updateState(MISSING, { values: {} })).rejects.toThrow("HTTP 404");
+      await expect(client.threads.delete(MISSING)).rejects.toThrow("HTTP 404");
+      const json = await app.request(`/threads/${MISSING}`, { headers: { accept: "application/json" } });
+      expect(await json.json()).toMatchObject({
+        detail: `Thread with ID ${MISSING} not found`,
+        code: "not_found",
+      });
       expect((await app.request("/threads/not-an-id")).status).toBe(422);
     }));
 
@@ -86,7 +99,7 @@ describe("reading", () => {
     running(async ({ client }) => {
       const thread = await client.threads.create();
       await client.runs.wait(thread.thread_id, "echo", { input: { messages: [{ role: "user", content: "hi" }] } });
-      const read = (await client.threads.get(thread.thread_id)) as Thread<{ messages: unknown[] }>;
+      const read = await client.threads.get<{ messages: unknown[] }>(thread.thread_id);
       expect(read.status).toBe("idle");
       expect(read.values.messages).toMatchObject([
         { type: "human", content: "hi" },
@@ -108,13 +121,13 @@ describe("reading", () => {
       const task = state.tasks[0];
       expect(task?.interrupts).toMatchObject([{ value: { question: "go on?" } }]);
       expect(read.interrupts).toEqual({ [task?.id ?? ""]: task?.interrupts });
-      const [found] = await client.threads.search({ status: "interrupted" });
-      expect(found).toEqual(read);
-      expect(await client.threads.search({ status: "idle" })).toEqual([]);
+      const ids = [thread.thread_id];
+      expect(await client.threads.search({ ids, status: "interrupted" })).toEqual([read]);
+      expect(await client.threads.search({ ids, status: "idle" })).toEqual([]);
     }));
 
   test("the thread of a stateless run is nobody's", () =>
-    running(async ({ client, db }) => {
+    alone(async ({ client, db }) => {
       await client.runs.wait(null, "steps", { input: {} });
       const { rows } = await db.db.query<{ id: string }>("select thread_id as id from threads");
       expect(rows).toHaveLength(1);
@@ -130,7 +143,7 @@ describe("reading", () => {
 
 describe("search", () => {
   test("filters by ids, metadata and status, sorts, selects and pages", () =>
-    served(async (engine) => {
+    alone(async (engine) => {
       const { client } = engine;
       const made: Thread[] = [];
       for (const n of [1, 2, 3, 4, 5]) {
@@ -143,7 +156,7 @@ describe("search", () => {
       expect(await found({ sortBy: "created_at", sortOrder: "asc", limit: 2, offset: 1 })).toEqual([2, 3]);
       expect(await found({ metadata: { even: true } })).toEqual([4, 2]);
       expect(await found({ metadata: { deep: { tag: "t" } }, limit: 1 })).toEqual([5]);
-      expect(await found({ ids: [ids[0] ?? "", ids[2] ?? "", ID] })).toEqual([3, 1]);
+      expect(await found({ ids: [ids[0] ?? "", ids[2] ?? "", MISSING] })).toEqual([3, 1]);
       expect(await found({ ids: [] })).toEqual([]);
       expect(await found({ status: "busy" })).toEqual([]);
       await client.threads.update(ids[1] ?? "", { metadata: { seen: 1 } });
@@ -171,7 +184,7 @@ describe("search", () => {
     [{ select: ["everything"] }, "select[0]: "],
     [{ metadata: { a: "\0" } }, "metadata.a: "],
   ])("%j is refused by name", (body, message) =>
-    served(async (engine) => {
+    running(async (engine) => {
       const response = await post(engine, "/threads/search", body);
       expect(response.status).toBe(422);
       expect(await response.text()).toContain(message);
@@ -179,7 +192,7 @@ describe("search", () => {
   );
 
   test("a thread whose graph was taken away can still be listed, read and deleted", () =>
-    running(async ({ client, db }) => {
+    alone(async ({ client, db }) => {
       const { thread_id } = await client.threads.create();
       await client.runs.wait(thread_id, "steps", { input: {} });
       await db.db.query(`update threads set metadata = metadata || '{"graph_id": "gone"}'`);
@@ -193,7 +206,7 @@ describe("search", () => {
 
 describe("labelling", () => {
   test("merges metadata, and is silent when that is preferred", () =>
-    served(async ({ client }) => {
+    running(async ({ client }) => {
       const { thread_id } = await client.threads.create({ metadata: { a: 1, b: { c: 1 } } });
       const patched = await client.threads.update(thread_id, { metadata: { b: 2, d: "ü" } });
       expect(patched.metadata).toEqual({ a: 1, b: 2, d: "ü" });
@@ -205,7 +218,7 @@ describe("labelling", () => {
 
 describe("deleting", () => {
   test("leaves no row and no object of the thread, and other threads whole", () =>
-    running(async ({ client, db, deps, move }) => {
+    alone(async ({ client, db, deps, move }) => {
       const [gone, kept] = [await client.threads.create(), await client.threads.create()];
       for (const { thread_id } of [gone, kept]) await client.runs.wait(thread_id, "gate", { input: {} });
       while ((await move()) > 0);
@@ -226,6 +239,7 @@ describe("deleting", () => {
 
   test("the id of a deleted thread does not come back", () =>
     running(async ({ client }) => {
+      const ID = randomUUID();
       await client.threads.create({ threadId: ID });
       await client.threads.delete(ID);
       for (const ifExists of ["raise", "do_nothing"] as const) {
@@ -237,14 +251,15 @@ describe("deleting", () => {
     }));
 
   test("a store that is away delays the erasing, not the deleting", () =>
-    running(async ({ client, deps, engine, db }) => {
+    alone(async ({ client, deps, engine, db }) => {
       const { thread_id } = await client.threads.create();
       await client.runs.wait(thread_id, "steps", { input: {} });
-      const { createApp } = await import("../../src/api/app.js");
-      const away = async () => {
-        throw new Error("the store is away");
+      const bodies = {
+        ...deps.bodies,
+        async *list(): AsyncGenerator<string> {
+          throw new EngineError("unavailable", "the store is away");
+        },
       };
-      const bodies = { ...deps.bodies, delete: away, list: away as never };
       const app = createApp({ ...engine, deps: { ...deps, bodies } });
       expect((await app.request(`/threads/${thread_id}`, { method: "DELETE" })).status).toBe(204);
       const { rows } = await db.db.query("select 1 from timers where kind = 'thread.delete' and status = 'due'");
