@@ -214,15 +214,8 @@ export type Perdure = Readonly<{
   stop(): Promise<void>;
 }>;
 
-/**
- * An engine inside your own process.
- *
- * @example
- * const perdure = createPerdure({ databaseUrl, bodies: "s3://bucket/agents", graphs: { support } });
- * await perdure.start();
- * app.mount("/agents", perdure.fetch);
- */
-export function createPerdure(options: PerdureOptions): Perdure {
+/** What `createPerdure` gives. */
+export function composePerdure(options: PerdureOptions): Perdure {
   const { logLevel, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });

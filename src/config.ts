@@ -162,7 +162,12 @@ export function readConfig(env: Env = process.env): Config {
   return Object.freeze(fields) as Config;
 }
 
-/** Sets variables that the environment doesn't have yet, for graphs and SDKs that read them; the environment wins. */
+/** The same with variables of a project's own, where the environment has none: the environment wins. */
+export function readConfigWith(project: Env): Config {
+  return readConfig({ ...project, ...process.env });
+}
+
+/** Sets variables that the environment doesn't have yet, for graphs and SDKs that read them. */
 export function addToEnvironment(values: Readonly<Record<string, string>>): void {
   for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
 }

@@ -1,5 +1,26 @@
 // The public API: everything a graph author or an embedding application may import, and nothing else.
-export { createPerdure, type LoopName, type Perdure, type PerdureOptions } from "./compose.js";
+import type { Perdure, PerdureOptions } from "./compose.js";
+
+export type { LoopName, Perdure, PerdureOptions } from "./compose.js";
 export { EngineError, type ErrorCode } from "./core/errors.js";
 export type { GraphConfig, RunnableGraph } from "./engine/graphs.js";
 export { sleepFor, sleepUntil } from "./engine/sleep.js";
+
+/**
+ * An engine inside your own process: the API as a fetch handler, and the loops.
+ *
+ * @example
+ * const perdure = createPerdure({ databaseUrl, bodies: "s3://bucket/agents", graphs: { support } });
+ * await perdure.start();
+ * app.mount("/agents", perdure.fetch);
+ */
+export function createPerdure(options: PerdureOptions): Perdure {
+  // Loaded when it is used: graphs import this package too, and need none of the engine for it.
+  let made: Promise<Perdure> | undefined;
+  const engine = () => (made ??= import("./compose.js").then(({ composePerdure }) => composePerdure(options)));
+  return {
+    fetch: async (request) => (await engine()).fetch(request),
+    start: async () => (await engine()).start(),
+    stop: async () => (await made)?.stop(),
+  };
+}

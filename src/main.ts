@@ -8,7 +8,7 @@ import { readDevFile } from "./cli/dev/data-dir.js";
 import { choiceArgument } from "./cli/arguments.js";
 import { errorText, exitCodeOf, type Output, terminal } from "./cli/output.js";
 import { type Handlers, type Place, runProgram } from "./cli/program.js";
-import { addToEnvironment, type Config, environmentWith, readConfig } from "./config.js";
+import { addToEnvironment, type Config, environmentWith, readConfigWith } from "./config.js";
 import type { ComposedEngine, LoopName, Parts } from "./compose.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
@@ -20,18 +20,18 @@ import { createLog } from "./observe/log.js";
 const BINARY = fileURLToPath(import.meta.url);
 let debugging = false;
 
-/** The project's file and the environment, its own included. */
+/** The project's file, and the settings of the environment and the project. */
 async function readSettings({ configPath }: Place, needs: "project" | "anything") {
   const file = configPath ?? "langgraph.json";
   const project = needs === "project" || configPath !== null || existsSync(file) ? await readProject(file) : null;
-  if (project !== null) addToEnvironment(project.env);
-  const config = readConfig();
+  const config = readConfigWith(project?.env ?? {});
   debugging = config.logLevel === "debug";
   return { project, config };
 }
 
 /** Graph files run user code; what loads them is loaded when it is needed. */
 async function loadGraphs(project: Project): Promise<Graphs> {
+  addToEnvironment(project.env);
   return (await import("./engine/graphs.js")).loadGraphs(project.graphs);
 }
 
@@ -65,9 +65,13 @@ async function findInstallation(
   );
 }
 
-function logOf(config: Config, fallback?: "warn"): Log {
-  const level = fallback !== undefined && config.logLevel === "info" ? fallback : config.logLevel;
-  return createLog(level, { pid: process.pid });
+/** Commands for people say what they have to say themselves: of their parts they log what goes wrong. */
+function quietLog(config: Config): Log {
+  return createLog(quietLevel(config), { process: `cli/${process.pid}` });
+}
+
+function quietLevel({ logLevel }: Config): Config["logLevel"] {
+  return logLevel === "info" ? "warn" : logLevel;
 }
 
 /** For commands that look or answer: the parts without listening, closed afterwards. */
@@ -77,7 +81,8 @@ async function withParts(
   needs: Readonly<{ bodies: boolean; project: boolean }>,
 ): Promise<void> {
   const settings = await readSettings(place, needs.project ? "project" : "anything");
-  const { config } = settings;
+  const { config, project } = settings;
+  if (project !== null) addToEnvironment(project.env);
   const { databaseUrl, bodies } = await findInstallation(config, place.dataDir);
   const { openParts } = await import("./compose.js");
   const parts = openParts({
@@ -86,7 +91,7 @@ async function withParts(
     bodies: needs.bodies ? (bodies ?? bodiesOf(config)) : "memory:",
     s3ForcePathStyle: config.s3ForcePathStyle,
     dbPool: 4,
-    log: logOf(config, "warn"),
+    log: quietLog(config),
     applicationName: "perdure cli",
   });
   try {
@@ -116,7 +121,7 @@ const handlers: Handlers = {
     const { config } = await readSettings(place, "project");
     const { dev } = await import("./cli/dev/dev.js");
     const { migrateDatabase } = await import("./cli/migrate.js");
-    const log = logOf(config, "warn");
+    const log = quietLog(config);
     const configPath = place.configPath ?? "langgraph.json";
     await dev({
       dataDir: place.dataDir,
@@ -127,8 +132,7 @@ const handlers: Handlers = {
       databaseUrl: config.databaseUrl,
       bodies: config.bodies,
       command: (name, ...args) => [BINARY, name, "--config", configPath, ...args],
-      environment: (values) =>
-        environmentWith({ PERDURE_LOG_LEVEL: config.logLevel === "info" ? "warn" : config.logLevel, ...values }),
+      environment: (values) => environmentWith({ PERDURE_LOG_LEVEL: quietLevel(config), ...values }),
       migrate: (databaseUrl) => migrateDatabase(databaseUrl, log),
       out: terminal,
       log,
@@ -143,7 +147,7 @@ const handlers: Handlers = {
   async migrate(place) {
     const { config } = await readSettings(place, "anything");
     const { migrateCommand } = await import("./cli/migrate.js");
-    await migrateCommand(databaseOf(config, "migrate"), logOf(config, "warn"), printer(place));
+    await migrateCommand(databaseOf(config, "migrate"), quietLog(config), printer(place));
   },
 
   async doctor(place) {
@@ -208,7 +212,7 @@ type ServeOptions = Parameters<Handlers["serve"]>[1];
 async function serveProcess(project: Project, config: Config, options: ServeOptions): Promise<void> {
   const databaseUrl = databaseOf(config, options.command);
   const { command } = options;
-  const log = logOf(config);
+  const log = createLog(config.logLevel, { process: `${command}/${process.pid}` });
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
   if (project.wantsAuth && command !== "worker") refuseAuth(project);
   const compose = await import("./compose.js");

@@ -41,10 +41,10 @@ export async function serve(served: Served): Promise<void> {
     const loops = served.loops();
     for (const loop of loops) loop.start();
     closing.push(async () => void (await Promise.all(loops.map((loop) => loop.stop()))));
-    log.info({ process: name, url: api?.url }, "ready");
+    log.info({ url: api?.url }, `perdure ${name} is ready`);
     served.onReady(api?.url ?? null);
     await stop.stopped;
-    log.info({ process: name }, "stopping: no new work, runs are given back");
+    log.info({}, "stopping: no new work, runs are given back");
   } finally {
     // The API and the loops at once, then what both stand on.
     const [parts, ...doors] = closing;
