@@ -85,10 +85,12 @@ async function seeUpdateOf(client: Client, threadId: string, runId: string, tool
   const timer = setTimeout(() => giveUp.abort(), 60_000);
   try {
     const stream = client.runs.joinStream(threadId, runId, { streamMode: ["updates"], signal: giveUp.signal });
+    let last: unknown;
     for await (const { event, data } of stream) {
+      last = { event, data: data as unknown };
       if (event === "updates" && JSON.stringify(data).includes(`"name":"${tool}"`) && "tools" in data) return;
     }
-    throw new BrokenPromise(`the run's stream ended without a result of ${tool}`);
+    throw new BrokenPromise(`the run's stream ended without a result of ${tool}, with ${JSON.stringify(last)}`);
   } catch (error) {
     throw giveUp.signal.aborted ? new BrokenPromise(`no result of ${tool} was streamed within 60 s`) : error;
   } finally {

@@ -5,6 +5,7 @@ import type { Server } from "./server.js";
 import { BrokenPromise, chapter, promise, tell } from "./story.js";
 
 type Finding = Readonly<{ source: string; year: number | null; claim: string }>;
+type Checkpoint = Readonly<{ checkpoint_id: string }>;
 type Research = Readonly<{ findings: Record<string, Finding>; report?: string }>;
 
 /** Chapters 6 and 7. */
@@ -41,9 +42,10 @@ export async function repairFailedResearch(server: Server, callLog: string): Pro
     values: { findings: { folklore: { ...finding, year: 1911 } } },
     asNode: "investigate",
   });
-  const forkFrom = (edited.configurable as Readonly<{ checkpoint_id: string }>).checkpoint_id;
+  // The wire answers with the new checkpoint, whatever the SDK's type says.
+  const { checkpoint_id: checkpointId } = (edited as unknown as Readonly<{ checkpoint: Checkpoint }>).checkpoint;
   tell("forked from it, with the year put in");
-  const end = (await client.runs.wait(threadId, "research", { input: null, checkpointId: forkFrom })) as Research;
+  const end = (await client.runs.wait(threadId, "research", { input: null, checkpointId })) as Research;
   promise("the fork succeeds: the report cites (Tales of the Coast, 1911)", /Coast, 1911/.test(end.report ?? ""), end);
   const again = readCalls(callLog).count("research model", "finished") - modelCalls;
   promise("it asked the model once more, for the report; the research was not repeated", again === 1, again);

@@ -50,8 +50,12 @@ test("research fails at a source without a year, and its fork from there succeed
       values: { findings: { folklore } },
       asNode: "investigate",
     });
-    const { checkpoint_id: checkpointId } = edited.configurable as { checkpoint_id: string };
-    const end = (await client.runs.wait(threadId, "research", { input: null, checkpointId })) as Research;
+    // The wire answers with the new checkpoint, whatever the SDK's type says.
+    const { checkpoint } = edited as unknown as { checkpoint: { checkpoint_id: string } };
+    const end = (await client.runs.wait(threadId, "research", {
+      input: null,
+      checkpointId: checkpoint.checkpoint_id,
+    })) as Research;
     expect(end.report).toContain("(Tales of the Coast, 1911)");
   });
 });
