@@ -1,4 +1,5 @@
 // Text and nodes back to state values. Only envelopes become instances, and only of the classes that have a form.
+import type { BaseMessage } from "@langchain/core/messages";
 import { EngineError } from "../../core/errors.js";
 import { MARK } from "./format.js";
 import { type Form, JAVASCRIPT_FORMS } from "./forms.js";
@@ -13,11 +14,19 @@ export type Decoder = Readonly<{
 export type NodeData = (key: string) => Buffer;
 
 /**
- * A decoder for values that belong together: a message that several of them hold is made once and shared.
- * `onMessage` hears of every message that is an item with a node of its own.
+ * A decoder for values that belong together: a message with an id that several of them hold is made once and shared.
+ * Without an id each is made by itself: LangGraph's reducer gives ids in place, and two that are one object would become
+ * one message. `onMessage` hears of every message that is an item with a node of its own.
  */
 export function createDecoder(nodeData: NodeData, onMessage?: (message: object, key: string) => void): Decoder {
-  const reading: Reading = { nodeData, onMessage, texts: new Map(), messages: new Map(), lists: new Map() };
+  const reading: Reading = {
+    nodeData,
+    onMessage,
+    texts: new Map(),
+    messages: new Map(),
+    lists: new Map(),
+    share: true,
+  };
   return { decode: (text) => revive(reading, parse(text)) };
 }
 
@@ -25,9 +34,10 @@ type Reading = Readonly<{
   nodeData: NodeData;
   onMessage: ((message: object, key: string) => void) | undefined;
   texts: Map<string, string>;
-  messages: Map<string, object>;
+  messages: Map<string, BaseMessage>;
   /** Items of groups and inner nodes that hold nothing a reader could change for another. */
   lists: Map<string, readonly unknown[]>;
+  share: boolean;
 }>;
 
 type Json = { [key: string]: unknown };
@@ -99,7 +109,14 @@ function readEnvelope(r: Reading, envelope: Json): unknown {
   if (read !== undefined) return read(r, envelope as Envelope);
   const form = FORMS.get(tag);
   if (form === undefined) throw new EngineError("body_corrupt", `No form named ${JSON.stringify(tag)} is known.`);
-  return form.make(revive(r, envelope["v"]));
+  return form.make(revive(COLLECTIONS.has(tag) ? unshared(r) : r, envelope["v"]));
+}
+
+/** Their members are told apart by identity: two equal messages must stay two. */
+const COLLECTIONS = new Set(["Set", "Map"]);
+
+function unshared(r: Reading): Reading {
+  return { ...r, messages: new Map(), lists: new Map(), share: false };
 }
 
 function textOf(r: Reading, key: string): string {
@@ -120,7 +137,7 @@ function readItem(r: Reading, key: string): unknown {
   if (known !== undefined) return known;
   const item = revive(r, jsonOf(r, key));
   if (typeof item === "object" && item !== null && isMessage(item)) {
-    r.messages.set(key, item);
+    if (r.share && hasId(item)) r.messages.set(key, item);
     r.onMessage?.(item, key);
   }
   return item;
@@ -153,7 +170,7 @@ function readList(r: Reading, key: string, level: number): readonly unknown[] {
     level === 0
       ? reviveSlots(r, json as unknown[])
       : (json as { c: string[] }).c.flatMap((child) => readList(r, child, level - 1));
-  if (items.every(canBeShared)) r.lists.set(key, items);
+  if (r.share && items.every(canBeShared)) r.lists.set(key, items);
   return items;
 }
 
@@ -162,7 +179,11 @@ function reviveSlots(r: Reading, slots: readonly unknown[]): unknown[] {
 }
 
 function canBeShared(item: unknown): boolean {
-  return typeof item !== "object" || item === null || isMessage(item);
+  return typeof item !== "object" || item === null || (isMessage(item) && hasId(item));
+}
+
+function hasId(message: BaseMessage): boolean {
+  return typeof message.id === "string" && message.id !== "";
 }
 
 function readArrayWithNames(r: Reading, [items, names]: [unknown, unknown]): unknown {

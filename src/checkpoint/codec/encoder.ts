@@ -269,10 +269,9 @@ function textNode(text: string): Node {
 }
 
 function refuseEndless(w: Writing, object: object): void {
-  const first = w.open.indexOf(object);
-  if (first >= 0) {
-    const again = w.open.indexOf(object, first + 1);
-    throw unsupported(again < 0 ? w.path : w.path.slice(0, w.depths[again]), "part of a cycle");
+  if (w.open.includes(object)) {
+    const again = [...w.open, object].findIndex((other, i, all) => all.indexOf(other) < i);
+    throw unsupported(w.path.slice(0, w.depths[again] ?? w.path.length), "part of a cycle");
   }
   if (w.open.length >= MAX_DEPTH) throw unsupported(w.path, `nested more than ${MAX_DEPTH} deep`);
 }
