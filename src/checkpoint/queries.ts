@@ -118,6 +118,21 @@ with recursive only_channels(channels) as (
   limit 1
 ${WITH_CONTENT}`;
 
+const NEWEST_OF_MANY = `
+with recursive only_channels(channels) as (
+  select null::text[]
+), cp as (
+  select c.*
+  from unnest($2::uuid[]) wanted(id)
+  cross join lateral (
+    select ${COLUMNS}
+    from checkpoints c
+    where c.tenant_id = $1 and c.thread_id = wanted.id and c.ns = $3
+    order by c.seq desc
+    limit 1
+  ) c
+${WITH_CONTENT}`;
+
 const BY_ID = `
 with recursive only_channels(channels) as (
   select null::text[]
@@ -182,6 +197,16 @@ ${WITH_CONTENT}`;
 /** The newest checkpoint of a namespace, by the order in which they were committed. */
 export async function readNewest(sql: Sql, tenantId: string, threadId: string, ns: string): Promise<Snapshot> {
   return snapshotOf(await sql.query<AnyRow>(NEWEST, [tenantId, threadId, ns]));
+}
+
+/** The newest checkpoint of a namespace of each of these threads, for those that have one. */
+export async function readNewestOfMany(
+  sql: Sql,
+  tenantId: string,
+  threadIds: readonly string[],
+  ns: string,
+): Promise<Snapshot> {
+  return snapshotOf(await sql.query<AnyRow>(NEWEST_OF_MANY, [tenantId, threadIds, ns]));
 }
 
 export async function readById(

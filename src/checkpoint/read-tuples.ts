@@ -13,7 +13,15 @@ import type { BodyReader } from "./body-reader.js";
 import { createDecoder, type Decoder } from "./codec/decoder.js";
 import { readHead } from "./head.js";
 import { type BodiesFound, type OpenCheckpoint, openSnapshot } from "./open-snapshot.js";
-import { type ListQuery, readAncestors, readById, readNewest, readPage, type Snapshot } from "./queries.js";
+import {
+  type ListQuery,
+  readAncestors,
+  readById,
+  readNewest,
+  readNewestOfMany,
+  readPage,
+  type Snapshot,
+} from "./queries.js";
 
 export type ReadOptions = Readonly<{ sql: Sql; tenantId: string; bodies: BodyReader }>;
 
@@ -38,6 +46,22 @@ export async function readTuple(
   if (checkpoint === undefined) return undefined;
   learn?.bodies(found.keys());
   return tupleOf(options, checkpoint, decoderOver(found, learn));
+}
+
+/** The newest checkpoints of many threads by thread id, read in one go. */
+export async function readNewestTuples(
+  options: ReadOptions,
+  threadIds: readonly string[],
+  ns: string,
+): Promise<ReadonlyMap<string, CheckpointTuple>> {
+  const found: BodiesFound = new Map();
+  const read = () => readNewestOfMany(options.sql, options.tenantId, threadIds, ns);
+  const tuples = new Map<string, CheckpointTuple>();
+  for (const checkpoint of await openTwice(options, read, found)) {
+    // A decoder each: threads share no objects.
+    tuples.set(checkpoint.threadId, await tupleOf(options, checkpoint, decoderOver(found)));
+  }
+  return tuples;
 }
 
 const FIRST_PAGE = 16;

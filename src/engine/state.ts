@@ -37,8 +37,9 @@ export async function getStateAt(
   of: OfThread,
   address: StateAddress,
   options: Readonly<{ subgraphs: boolean }>,
+  saver: BaseCheckpointSaver<string> = readSaver(engine, of.tenantId),
 ): Promise<ThreadState> {
-  const graph = await openGraph(engine, of, readSaver(engine, of.tenantId));
+  const graph = await openGraph(engine, of, saver);
   if (graph === undefined) {
     if (address.checkpoint_id !== undefined) throw checkpointNotFound(of.thread, address.checkpoint_id);
     return EMPTY_STATE;

@@ -1,10 +1,13 @@
 // The head of a thread: what it holds and what it waits for, as single threads, thread lists and run results show it.
-import type { CheckpointTuple } from "@langchain/langgraph-checkpoint";
+import type { RunnableConfig } from "@langchain/core/runnables";
+import type { BaseCheckpointSaver, CheckpointTuple } from "@langchain/langgraph-checkpoint";
+import { readNewestTuples } from "../checkpoint/read-tuples.js";
+import { Saver, type SaverOptions } from "../checkpoint/saver.js";
 import { isEngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadRow } from "../runs/threads.js";
 import type { Engine } from "./engine.js";
-import { getState, type OfThread, readSaver } from "./state.js";
+import { getStateAt, type OfThread, readSaver } from "./state.js";
 import type { ThreadState, WireInterrupt } from "./thread-state.js";
 
 export type ThreadHead = Readonly<{
@@ -14,20 +17,26 @@ export type ThreadHead = Readonly<{
   interrupts: Readonly<Record<string, readonly WireInterrupt[]>>;
   next: readonly string[];
   checkpointId: string | null;
+  /** Why the head can't be read; only in lists, where one broken thread must not hide the others. */
+  error?: string;
 }>;
 
 export const EMPTY_HEAD: ThreadHead = { values: null, interrupts: {}, next: [], checkpointId: null };
 
-/** So many threads of a list are read at a time. */
-const AT_ONCE = 8;
+/** So many threads of a list are read with one statement. */
+const AT_ONCE = 50;
 
-export async function readThreadHead(engine: Engine, of: OfThread): Promise<ThreadHead> {
+export async function readThreadHead(
+  engine: Engine,
+  of: OfThread,
+  saver: BaseCheckpointSaver<string> = readSaver(engine, of.tenantId),
+): Promise<ThreadHead> {
   try {
-    return headOf(await getState(engine, of, { subgraphs: false }));
+    return headOf(await getStateAt(engine, of, {}, { subgraphs: false }, saver));
   } catch (error) {
     // A graph that was taken out of the project must not make its threads unreadable.
     if (!isEngineError(error, "not_found") && !isEngineError(error, "graph_invalid")) throw error;
-    return rawHead(engine, of);
+    return rawHead(of, saver);
   }
 }
 
@@ -48,18 +57,61 @@ export async function readThreadHeads(
   threads: readonly ThreadRow[],
 ): Promise<ReadonlyMap<ThreadId, ThreadHead>> {
   const heads = new Map<ThreadId, ThreadHead>();
-  const waiting = threads.values();
-  const reader = async (): Promise<void> => {
-    for (const thread of waiting) heads.set(thread.threadId, await readThreadHead(engine, { tenantId, thread }));
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, reader));
+  for (let from = 0; from < threads.length; from += AT_ONCE) {
+    const batch = threads.slice(from, from + AT_ONCE);
+    const saver = await prefetch(engine, tenantId, batch);
+    for (const thread of batch) heads.set(thread.threadId, await headOrError(engine, { tenantId, thread }, saver));
+  }
   return heads;
 }
 
+/** A saver that has the heads of these threads already; one that reads them singly when one of them is broken. */
+async function prefetch(
+  engine: Engine,
+  tenantId: TenantId,
+  threads: readonly ThreadRow[],
+): Promise<BaseCheckpointSaver<string>> {
+  const options = { sql: engine.deps.db, tenantId, bodies: engine.bodyReader, commit: null };
+  const ids = threads.map((thread) => thread.threadId);
+  try {
+    return new HeadSaver(options, await readNewestTuples(options, ids, ""));
+  } catch (error) {
+    if (!isBroken(error)) throw error;
+    return new Saver(options);
+  }
+}
+
+/** Answers the newest root checkpoint from what was read for all threads at once. */
+class HeadSaver extends Saver {
+  constructor(
+    options: SaverOptions,
+    private readonly heads: ReadonlyMap<string, CheckpointTuple>,
+  ) {
+    super(options);
+  }
+
+  override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
+    const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
+    return checkpoint_ns === "" && !checkpoint_id ? this.heads.get(thread_id) : super.getTuple(config);
+  }
+}
+
+async function headOrError(engine: Engine, of: OfThread, saver: BaseCheckpointSaver<string>): Promise<ThreadHead> {
+  try {
+    return await readThreadHead(engine, of, saver);
+  } catch (error) {
+    if (!isBroken(error)) throw error;
+    return { ...EMPTY_HEAD, error: error.message };
+  }
+}
+
+function isBroken(error: unknown): error is Error {
+  return isEngineError(error, "body_missing") || isEngineError(error, "body_corrupt");
+}
+
 /** Without its graph a checkpoint still says what its channels hold; LangGraph's own channels are left out. */
-async function rawHead(engine: Engine, of: OfThread): Promise<ThreadHead> {
-  const config = { configurable: { thread_id: of.thread.threadId, checkpoint_ns: "" } };
-  const tuple: CheckpointTuple | undefined = await readSaver(engine, of.tenantId).getTuple(config);
+async function rawHead(of: OfThread, saver: BaseCheckpointSaver<string>): Promise<ThreadHead> {
+  const tuple = await saver.getTuple({ configurable: { thread_id: of.thread.threadId, checkpoint_ns: "" } });
   if (tuple === undefined) return EMPTY_HEAD;
   const values = Object.entries(tuple.checkpoint.channel_values).filter(([name]) => !/^(__|branch:)/.test(name));
   return {

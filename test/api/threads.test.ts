@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Thread } from "@langchain/langgraph-sdk";
 import { describe, expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
+import type { Db } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
@@ -16,6 +17,13 @@ const alone = (work: (engine: TestEngine) => Promise<void>) => withEngine({ grap
 const MISSING = "00000000-0000-4000-8000-000000000000";
 const post = async (engine: TestEngine, path: string, body: unknown) =>
   engine.app.request(path, { method: "POST", body: JSON.stringify(body) });
+
+function spyOn(query: Db["query"], texts: string[]): Db["query"] {
+  return (text, values) => {
+    texts.push(text);
+    return query(text, values);
+  };
+}
 
 describe("creating", () => {
   test("gives an idle thread with what was asked for", () =>
@@ -190,6 +198,39 @@ describe("search", () => {
       expect(await response.text()).toContain(message);
     }),
   );
+
+  test("reads the heads of many threads with one statement, and each shows its own", () =>
+    alone(async ({ client, deps, engine }) => {
+      const said: [string, string][] = [];
+      for (const word of ["one", "two", "three"]) {
+        const { thread_id } = await client.threads.create();
+        const messages = [{ role: "user", content: word.repeat(600) }];
+        await client.runs.wait(thread_id, "echo", { input: { messages } });
+        said.push([thread_id, word.repeat(600)]);
+      }
+      const statements: string[] = [];
+      const db = { ...deps.db, query: spyOn(deps.db.query, statements) };
+      const app = createApp({ ...engine, deps: { ...deps, db } });
+      const found = await app.request("/threads/search", { method: "POST", body: "{}" });
+      const threads = (await found.json()) as Thread<{ messages: { content: string }[] }>[];
+      expect(threads.map((thread) => [thread.thread_id, thread.values.messages[0]?.content])).toEqual(said.reverse());
+      expect(statements.filter((text) => text.includes("checkpoints"))).toHaveLength(1);
+      await app.request("/threads/search", { method: "POST", body: '{"select":["thread_id"]}' });
+      expect(statements.filter((text) => text.includes("checkpoints"))).toHaveLength(1);
+    }));
+
+  test("a thread whose body is gone says so in the list and hides no other", () =>
+    alone(async ({ client, deps, move }) => {
+      const [whole, broken] = [await client.threads.create(), await client.threads.create()];
+      const input = { messages: [{ role: "user", content: "a long text ".repeat(500) }] };
+      for (const { thread_id } of [whole, broken]) await client.runs.wait(thread_id, "echo", { input });
+      while ((await move()) > 0);
+      for await (const key of deps.bodies.list(`default/${broken.thread_id}/`)) await deps.bodies.delete([key]);
+      const found = await client.threads.search({ sortBy: "created_at", sortOrder: "asc" });
+      expect(found.map((thread) => typeof thread.error)).toEqual(["undefined", "string"]);
+      expect(found[1]).toMatchObject({ values: null, error: expect.stringContaining(".jsonl.gz") });
+      expect(found[0]?.values).not.toBeNull();
+    }));
 
   test("a thread whose graph was taken away can still be listed, read and deleted", () =>
     alone(async ({ client, db }) => {

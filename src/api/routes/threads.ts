@@ -115,5 +115,6 @@ function toWire(thread: ThreadRow, head: ThreadHead) {
     config: thread.config,
     values: head.values,
     interrupts: head.interrupts,
+    ...(head.error !== undefined && { error: head.error }),
   };
 }
