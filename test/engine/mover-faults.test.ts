@@ -1,6 +1,7 @@
 // The mover dies, meets others, finds no object store or a damaged one: nothing is lost, nothing points nowhere.
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createMemoryStore } from "../../src/bodies/memory.js";
+import { doomOldPacks } from "../../src/checkpoint/packs.js";
 import type { BodyStore, Db, Deps } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
 import { tickMover } from "../../src/engine/loops/mover.js";
@@ -10,7 +11,15 @@ import { sweepOrphans } from "../../src/engine/sweep-orphans.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
 import { expectNoDanglingPointer, NOTHING, objectsOf, recordOf, rowsOf, smallThread } from "../helpers/moved.js";
 import { searchTables } from "../helpers/search-tables.js";
-import { newThread, putCheckpoint, putWrite, rowDeps, setMoveTimer, stageNode } from "../helpers/thread-rows.js";
+import {
+  newThread,
+  putCheckpoint,
+  putRun,
+  putWrite,
+  rowDeps,
+  setMoveTimer,
+  stageNode,
+} from "../helpers/thread-rows.js";
 
 let database: TestDatabase;
 let db: Db;
@@ -95,6 +104,15 @@ describe("the sweep", () => {
     await expectNoDanglingPointer(deps, key);
   });
 
+  it("leaves no way to commit what it has only doomed yet", async () => {
+    const deps = open();
+    const { key } = await smallThread(db, "doomed");
+    const doom = once("uploaded", async () => void (await doomOldPacks(db, { graceMs: 0, limit: 10 })));
+    expect(await moveThread(deps, key, { hooks: doom })).toMatchObject({ packs: 0 });
+    expect(await objectsOf(deps, key)).toEqual([]);
+    expect(await rowsOf(deps, key)).toMatchObject({ heads: 3, unfinished: 0 });
+  });
+
   it("goes on where it died between the object and its row", async () => {
     const bodies = createMemoryStore();
     const deps = open(bodies);
@@ -146,15 +164,23 @@ describe("others at the same time", () => {
     const deps = open();
     const { key } = await smallThread(db, "asked");
     await setMoveTimer(db, key);
-    const hooks = once("committed", async () => {
-      await stageNode(db, key, "asked for later");
-      await setMoveTimer(db, key, 0);
-    });
-    await tickMover(deps, { move: { hooks, maxPacks: 1 } });
+    await tickMover(deps, { move: { hooks: once("committed", () => setMoveTimer(db, key, 0)) } });
     expect(await timer(key.threadId)).toMatchObject({ status: "due", due: true });
+    await stageNode(db, key, "asked for later");
     await tickMover(deps);
     expect(await timer(key.threadId)).toMatchObject({ status: "fired" });
     expect(await searchTables(db, "asked for later")).toEqual([]);
+  });
+
+  it("a run that starts while the pack is on its way keeps the checkpoint it works on", async () => {
+    const deps = open();
+    const { key, first, second, inner } = await smallThread(db, "starts");
+    const start = once("uploaded", async () => void (await putRun(db, key, { state: "running" })));
+    await moveThread(deps, key, { hooks: start });
+    expect(await recordOf(deps, key, first)).toBeDefined();
+    expect(await recordOf(deps, key, second)).toBeUndefined();
+    expect(await recordOf(deps, key, inner, "sub:1")).toBeUndefined();
+    expect(await rowsOf(deps, key)).toMatchObject({ heads: 2, versions: 3 });
   });
 
   it("no transaction is open while the object store is waited for", async () => {
