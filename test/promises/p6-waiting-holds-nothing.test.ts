@@ -1,6 +1,6 @@
 // P6: a waiting run holds nothing: no worker slot, no connection, no timer of a process.
 import { expect, test } from "vitest";
-import { gateGraph } from "../helpers/agents.js";
+import { gateGraph } from "../helpers/scripted-graphs.js";
 import { withEngine } from "../helpers/engine.js";
 import { until } from "../helpers/wait.js";
 
@@ -17,7 +17,7 @@ test("500 threads wait at gates, one slot: a new run starts within a second, and
     );
     const waiting = async () =>
       (await db.db.query<{ n: number }>("select count(*) as n from approvals where status = 'pending'")).rows[0]?.n;
-    await until("500 open questions", async () => (await waiting()) === 500, { timeoutMs: 60_000 });
+    await until("500 open questions", async () => (await waiting()) === 500, { timeoutMs: 120_000 });
     const held = await db.db.query<{ n: number }>(
       "select count(*) as n from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'",
     );
@@ -36,7 +36,7 @@ test("500 threads wait at gates, one slot: a new run starts within a second, and
     await Promise.all(
       threads.map((thread_id) => client.runs.create(thread_id, "gate", { command: { resume: "yes" } })),
     );
-    await until("500 acts", () => acted.length === 500, { timeoutMs: 60_000 });
+    await until("500 acts", () => acted.length === 500, { timeoutMs: 120_000 });
     expect(await waiting()).toBe(1);
   });
-});
+}, 300_000);

@@ -1,7 +1,7 @@
 // P7: an approval is decided once, against the question it was asked; everyone else gets 409 with who decided what.
 import { expect, test } from "vitest";
 import { withEngine } from "../helpers/engine.js";
-import { gateGraph } from "../helpers/agents.js";
+import { gateGraph } from "../helpers/scripted-graphs.js";
 
 const json = (body: unknown) => ({
   method: "POST",
@@ -37,8 +37,13 @@ test("two questions in a row, the first answer delivered twice at once: the seco
   await withEngine({ graphs: { gate: gateGraph(acted, ["first", "second"]) } }, async ({ client, app }) => {
     const { thread_id } = await client.threads.create();
     await client.runs.wait(thread_id, "gate", { input: { log: [] } });
-    const answer = () =>
-      app.request(`/threads/${thread_id}/runs/wait`, json({ assistant_id: "gate", command: { resume: "yes" } }));
+    const answer = async () => {
+      const body = json({ assistant_id: "gate", command: { resume: "yes" } });
+      const response = await app.request(`/threads/${thread_id}/runs/wait`, body);
+      // The status comes at once, the end of the body with the end of the run.
+      await response.text();
+      return response;
+    };
     const statuses = (await Promise.all([answer(), answer()])).map((response) => response.status).sort();
     expect(statuses).toEqual([200, 409]);
     // A third click, after the second question is open, must not answer it either.
