@@ -35,13 +35,16 @@ export async function serve(served: Served): Promise<void> {
   try {
     // First of all, so that health checks get an answer while the database is away.
     const api = await served.listen?.();
-    if (api !== undefined) closing.push(() => api.close());
+    if (api !== undefined) {
+      closing.push(() => api.close());
+      log.info({ url: api.url }, "listening");
+    }
     await waitForDatabase(served, stop.signal);
     if (stop.signal.aborted) return;
     const loops = served.loops();
     for (const loop of loops) loop.start();
     closing.push(async () => void (await Promise.all(loops.map((loop) => loop.stop()))));
-    log.info({ url: api?.url }, `perdure ${name} is ready`);
+    log.info({}, `perdure ${name} is ready`);
     served.onReady(api?.url ?? null);
     await stop.stopped;
     log.info({}, "stopping: no new work, runs are given back");

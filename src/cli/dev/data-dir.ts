@@ -1,10 +1,11 @@
 // A development server's folder: who holds it (dev.lock), and where to find what runs there (dev.json).
 import { execFile } from "node:child_process";
-import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, open, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";
 import { z } from "zod";
 import { EngineError } from "../../core/errors.js";
+import { isRunning } from "../../db/embedded/process.js";
 
 const DEV_FILE = z.object({
   api_url: z.string(),
@@ -38,7 +39,11 @@ export async function holdDataDir(dir: string): Promise<() => Promise<void>> {
     const code = (cause as NodeJS.ErrnoException).code ?? "unknown error";
     throw new EngineError("config_invalid", `${dir} can't be written to (${code}); give another --data-dir`, { cause });
   }
-  return () => rm(file, { force: true });
+  return async () => {
+    await rm(file, { force: true });
+    // Gone again when nothing came of it.
+    await rmdir(dir).catch(() => undefined);
+  };
 }
 
 async function createFile(file: string, text: string): Promise<boolean> {
@@ -58,17 +63,8 @@ async function livingHolder(file: string): Promise<number | null> {
   const lock = LOCK.safeParse(await readJson(file));
   if (!lock.success) return null;
   const { pid, started } = lock.data;
-  if (pid === process.pid || !isAlive(pid)) return null;
+  if (pid === process.pid || !isRunning(pid)) return null;
   return (await startOf(pid)) === started ? pid : null;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
 }
 
 /** When a process started, as something to compare; null where the system doesn't tell. */

@@ -1,5 +1,6 @@
 // `perdure dev`: everything on one machine in one process tree. Starts it in order, says when it is ready, loads changed
 // graphs, and takes it down again, whatever happened, so that nothing is left behind.
+import { existsSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Log } from "../../core/deps.js";
@@ -8,7 +9,7 @@ import { readProject } from "../../engine/langgraph-json.js";
 import type { Output } from "../output.js";
 import { stopSignal } from "../stop-signal.js";
 import { refusePublic, refuseTakenPort } from "./address.js";
-import { checkGraphs, type GraphCheck } from "./check-graphs.js";
+import { checkGraphs, type GraphCheck, type GraphReport } from "./check-graphs.js";
 import { ChildFailed } from "./child.js";
 import { holdDataDir, removeDevFile } from "./data-dir.js";
 import { followGraphs } from "./follow-graphs.js";
@@ -68,7 +69,6 @@ export async function dev(options: DevOptions): Promise<void> {
 }
 
 type Ground = Readonly<{ dataDir: string; databaseUrl: string; bodies: string; report: GraphReport }>;
-type GraphReport = Extract<GraphCheck, { ok: true }>["report"];
 
 /** What the processes stand on: the folder, a migrated database, graphs that load. */
 async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Promise<Ground> {
@@ -79,20 +79,29 @@ async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Pr
   const dataDir = path.resolve(options.dataDir);
   undo.push(await holdDataDir(dataDir));
   await removeDevFile(dataDir);
-  const database = openDatabase(options, dataDir, undo);
-  // Both at once, and both to their end: what one of them started must be known before it is taken back.
-  const [checked, opened] = await Promise.allSettled([check(options, signal), database]);
+  const checking = check(options, signal);
+  // A first start makes nothing before it is known that something can run.
+  if (!existsSync(postgresDir(dataDir))) graphsOf(await checking);
+  // Else both at once, and both to their end: what one of them started must be known before it is taken back.
+  const [checked, opened] = await Promise.allSettled([checking, openDatabase(options, dataDir, undo)]);
   if (opened.status === "rejected") throw opened.reason;
   if (checked.status === "rejected") throw checked.reason;
-  if (!checked.value.ok) throw new ChildFailed(checked.value.problem, checked.value.exitCode);
+  const report = graphsOf(checked.value);
   await options.migrate(opened.value);
   const bodies = options.bodies ?? pathToFileURL(path.join(dataDir, "bodies")).href;
-  return { dataDir, databaseUrl: opened.value, bodies, report: checked.value.report };
+  return { dataDir, databaseUrl: opened.value, bodies, report };
 }
+
+function graphsOf(checked: GraphCheck): GraphReport {
+  if (checked.ok) return checked.report;
+  throw new ChildFailed(checked.problem, checked.exitCode);
+}
+
+const postgresDir = (dataDir: string): string => path.join(dataDir, "postgres");
 
 async function openDatabase(options: DevOptions, dataDir: string, undo: Undo): Promise<string> {
   if (options.databaseUrl !== null) return options.databaseUrl;
-  const postgres = await superviseEmbeddedPostgres({ dataDir: path.join(dataDir, "postgres"), log: options.log });
+  const postgres = await superviseEmbeddedPostgres({ dataDir: postgresDir(dataDir), log: options.log });
   undo.push(() => postgres.stop());
   return postgres.url;
 }

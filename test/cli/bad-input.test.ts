@@ -1,0 +1,150 @@
+// What is wrong on the command line, in the environment or around us: one clear message that names it, the right exit
+// code, and nothing left behind.
+import { existsSync } from "node:fs";
+import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import path from "node:path";
+import { describe, expect, it } from "vitest";
+import { runProcess } from "../helpers/processes.js";
+import { createProject } from "./project.js";
+
+const NOWHERE = "postgres://nobody@127.0.0.1:9/none";
+
+describe("the command line", () => {
+  it.each([
+    [["frobnicate"], "unknown command 'frobnicate'"],
+    [["runs", "ls", "--statsu", "error"], "unknown option '--statsu'"],
+    [["runs", "ls", "--status", "eror"], "--status must be one of pending, running"],
+    [["runs", "show", "abc"], '"abc" is not the id of a run; ids are UUIDs'],
+    [["threads", "state", "7"], '"7" is not the id of a thread'],
+    [["approvals", "approve", "x"], '"x" is not the id of an approval'],
+    [["dev", "--port", "eighty"], "--port must be a whole number from 0 to 65535"],
+    [["dev", "--workers", "-1"], "--workers must be a whole number from 0 to 64"],
+    [["runs", "ls"], "DATABASE_URL is not set and no development server runs in .perdure"],
+  ])("%j is refused with exit code 2", async (args, message) => {
+    const { code, output } = await runProcess(args, { cwd: await createProject() });
+    expect(output).toContain(`perdure: ${message}`);
+    expect(output).not.toContain("    at ");
+    expect(code).toBe(2);
+  });
+
+  it("prints help and version with exit code 0", async () => {
+    const cwd = await createProject();
+    for (const flag of ["--help", "--version"]) expect(await runProcess([flag], { cwd })).toMatchObject({ code: 0 });
+  });
+});
+
+describe("the environment", () => {
+  it.each(["start", "api", "worker", "migrate"])("without a database, `%s` says so", async (command) => {
+    const { code, output } = await runProcess([command], { cwd: await createProject() });
+    expect(output).toContain(`DATABASE_URL is not set: \`perdure ${command}\` needs a Postgres`);
+    expect(code).toBe(2);
+  });
+
+  it("without a place for bodies, `worker` says so", async () => {
+    const env = { DATABASE_URL: NOWHERE };
+    const { code, output } = await runProcess(["worker"], { cwd: await createProject(), env });
+    expect(output).toContain("PERDURE_BODIES is not set");
+    expect(code).toBe(2);
+  });
+
+  it("an unknown setting is named with the right name", async () => {
+    const env = { DATABASE_URL: NOWHERE, PERDURE_LEASE: "5" };
+    const { code, output } = await runProcess(["worker"], { cwd: await createProject(), env });
+    expect(output).toContain("PERDURE_LEASE is not a setting; did you mean PERDURE_LEASE_MS?");
+    expect(code).toBe(2);
+  });
+
+  it("a database that can't be reached fails a command that needs it now", async () => {
+    const { code, output } = await runProcess(["runs", "ls"], {
+      cwd: await createProject(),
+      env: { DATABASE_URL: NOWHERE },
+    });
+    expect(output).toContain("perdure: Postgres can't be reached: ECONNREFUSED");
+    expect(code).toBe(1);
+  });
+
+  it("auth that would have no effect keeps the API from starting", async () => {
+    const cwd = await createProject({
+      "langgraph.json": `{"graphs":{"agent":"./graph.ts:graph"},"auth":{"path":"./auth.ts:auth"}}`,
+    });
+    const { code, output } = await runProcess(["api"], { cwd, env: { DATABASE_URL: NOWHERE } });
+    expect(output).toContain('"auth.path" has no effect in this version');
+    expect(code).toBe(2);
+  });
+});
+
+describe("graphs", () => {
+  const broken = { "graph.ts": `throw new TypeError("no API key");` };
+
+  it("that throw on import are named with file, export, cause and line", async () => {
+    const env = { DATABASE_URL: NOWHERE, PERDURE_BODIES: "file:///tmp/none" };
+    const { code, output } = await runProcess(["worker"], { cwd: await createProject(broken), env });
+    expect(output).toMatch(
+      /graph "agent" \(.*graph\.ts, export "graph"\) threw on import: TypeError: no API key \(line 1\)/,
+    );
+    expect(code).toBe(2);
+  });
+
+  it("load from a CommonJS project too, and find this very package", async () => {
+    const cwd = await createProject({
+      "package.json": "{}",
+      "graph.ts": `import { sleepUntil } from "perdure";
+import { Annotation, StateGraph } from "@langchain/langgraph";
+export const graph = new StateGraph(Annotation.Root({ n: Annotation<number> }))
+  .addNode("wait", async () => { await sleepUntil(new Date()); return {}; }).addEdge("__start__", "wait");`,
+    });
+    const { code, stdout } = await runProcess(["graphs", "--json"], { cwd });
+    expect(JSON.parse(stdout)).toMatchObject({ graphs: [{ id: "agent" }] });
+    expect(code).toBe(0);
+  });
+
+  it("that can't be loaded end `dev` with nothing left behind", async () => {
+    const cwd = await createProject(broken);
+    const { code, output } = await runProcess(["dev", "--port", "0"], { cwd });
+    expect(output).toContain("threw on import: TypeError: no API key");
+    expect(code).toBe(2);
+    expect(existsSync(path.join(cwd, ".perdure"))).toBe(false);
+  });
+});
+
+describe("dev", () => {
+  it("names a port in use, and has started nothing", async () => {
+    const server = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    const { port } = server.address() as AddressInfo;
+    const cwd = await createProject();
+    const { code, output } = await runProcess(["dev", "--port", String(port)], { cwd });
+    server.close();
+    expect(output).toContain(`Port ${port} on 127.0.0.1 is in use`);
+    expect(code).toBe(2);
+    expect(existsSync(path.join(cwd, ".perdure"))).toBe(false);
+  });
+
+  it("names a data dir that can't be written to", async () => {
+    const cwd = await createProject();
+    const dataDir = path.join(cwd, "data");
+    await mkdir(dataDir);
+    await chmod(dataDir, 0o555);
+    // Nothing is read-only to root.
+    const uid = process.getuid?.() === 0 ? { uid: 65534 } : {};
+    const { code, output } = await runProcess(["dev", "--port", "0", "--data-dir", dataDir], { cwd, ...uid });
+    expect(output).toContain(`${dataDir} can't be written to (EACCES)`);
+    expect(code).toBe(2);
+    expect(await readdir(dataDir)).toEqual([]);
+  });
+
+  it("names a data dir that is a file", async () => {
+    const cwd = await createProject();
+    await writeFile(path.join(cwd, "data"), "");
+    const { code, output } = await runProcess(["dev", "--port", "0", "--data-dir", "data"], { cwd });
+    expect(output).toContain(`${path.join(cwd, "data")} can't be written to (EEXIST)`);
+    expect(code).toBe(2);
+  });
+
+  it("refuses an address that others could reach", async () => {
+    const { code, output } = await runProcess(["dev", "--host", "0.0.0.0"], { cwd: await createProject() });
+    expect(output).toContain("perdure dev listens on this machine only");
+    expect(code).toBe(2);
+  });
+});

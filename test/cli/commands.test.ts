@@ -1,0 +1,147 @@
+// The commands that look at an installation and answer its questions, on a real one.
+import { Annotation, interrupt, StateGraph } from "@langchain/langgraph";
+import { describe, expect, it } from "vitest";
+import { answerTo } from "../../src/cli/approvals.js";
+import { withEngine } from "../helpers/engine.js";
+import { runProcess } from "../helpers/processes.js";
+import { until } from "../helpers/wait.js";
+import { createProject } from "./project.js";
+
+// A dozen processes are started, one after the other.
+const LONG = { timeout: 180_000 };
+
+const SOURCE = `
+import { Annotation, interrupt, StateGraph } from "@langchain/langgraph";
+const State = Annotation.Root({ amount: Annotation<number>, answer: Annotation<unknown> });
+export const graph = new StateGraph(State)
+  .addNode("propose", () => ({ amount: 5 }))
+  .addNode("ask", ({ amount }) => ({ answer: interrupt({ refund: amount }) }))
+  .addEdge("__start__", "propose")
+  .addEdge("propose", "ask");
+`;
+
+describe("commands on an installation", () => {
+  it("list and show runs, states and timers, and answer a question once", LONG, async () => {
+    const cwd = await createProject({ "graph.ts": SOURCE });
+    const bodies = `file://${cwd}/bodies`;
+    await withEngine({ graphs: { agent: graphHere() }, bodies }, async ({ client, db }) => {
+      const env = { DATABASE_URL: db.url, PERDURE_BODIES: bodies };
+      const cli = (...args: string[]) => runProcess(args, { cwd, env });
+      const asJson = async (...args: string[]) => JSON.parse((await cli(...args, "--json")).stdout) as never;
+      const { thread_id } = await client.threads.create();
+      const run = await client.runs.create(thread_id, "agent", { input: {} });
+      const later = await client.runs.create(null, "agent", { input: {}, afterSeconds: 3_600 });
+      await until("the question", async () => (await client.runs.get(thread_id, run.run_id)).status === "interrupted");
+
+      expect(await asJson("runs", "ls", "--status", "interrupted")).toMatchObject([
+        { run_id: run.run_id, thread_id, graph_id: "agent", waits_for: "approval" },
+      ]);
+      expect((await cli("runs", "ls")).stdout).toMatch(/^RUN +GRAPH +STATUS +WAITS FOR/);
+      expect(await asJson("runs", "show", run.run_id)).toMatchObject({
+        run_id: run.run_id,
+        events: expect.arrayContaining([expect.objectContaining({ type: "approval.asked" })]) as unknown,
+      });
+      expect(await asJson("timers", "ls")).toContainEqual(
+        expect.objectContaining({ kind: "run.release", ref_id: later.run_id }),
+      );
+      expect(await asJson("threads", "state", thread_id)).toMatchObject({ values: { amount: 5 }, next: ["ask"] });
+      expect(((await asJson("threads", "history", thread_id)) as unknown[]).length).toBeGreaterThan(2);
+      expect((await cli("threads", "history", thread_id)).stdout).toContain("ask asks");
+
+      const [approval] = (await asJson("approvals", "ls")) as [{ approval_id: string }];
+      expect(approval).toMatchObject({ thread_id, node: "ask", question: { refund: 5 } });
+      const answered = await cli("approvals", "approve", approval.approval_id, "--as", "dora");
+      expect(answered.output).toContain("goes on with it on thread");
+      const twice = await cli("approvals", "reject", approval.approval_id);
+      expect(twice.output).toContain(`was decided (true) by dora`);
+      expect(twice.code).toBe(1);
+      await until("the run after it", async () => (await client.threads.get(thread_id)).status === "idle");
+      expect(await asJson("threads", "state", thread_id)).toMatchObject({
+        values: { amount: 5, answer: true },
+        next: [],
+      });
+    });
+  });
+
+  it("say what there is not, with exit code 1", LONG, async () => {
+    const cwd = await createProject();
+    const bodies = `file://${cwd}/bodies`;
+    await withEngine({ graphs: {}, workers: 0, bodies }, async ({ db }) => {
+      const env = { DATABASE_URL: db.url, PERDURE_BODIES: bodies };
+      const none = "01890000-0000-7000-8000-000000000000";
+      for (const [args, message] of [
+        [["runs", "show", none], `There is no run ${none}`],
+        [["threads", "state", none], `There is no thread ${none}`],
+        [["approvals", "approve", none], `There is no approval ${none}`],
+      ] as const) {
+        const { code, output } = await runProcess(args, { cwd, env });
+        expect(output).toContain(message);
+        expect(code).toBe(1);
+      }
+    });
+  });
+
+  it("doctor finds a sound installation sound, and names what isn't", LONG, async () => {
+    const cwd = await createProject();
+    const bodies = `file://${cwd}/bodies`;
+    await withEngine({ graphs: {}, workers: 0, bodies }, async ({ db }) => {
+      const env = { DATABASE_URL: db.url, PERDURE_BODIES: bodies };
+      const sound = await runProcess(["doctor", "--json"], { cwd, env });
+      const report = JSON.parse(sound.stdout) as { ok: boolean; checks: { name: string; result: string }[] };
+      expect(report.ok).toBe(true);
+      expect([...new Set(report.checks.map(({ name }) => name))]).toEqual([
+        "database",
+        "schema",
+        "clock",
+        "listen",
+        "bodies",
+        "graphs",
+      ]);
+      expect(sound.code).toBe(0);
+
+      await db.db.query("drop table migrations");
+      const broken = await createProject({ "graph.ts": "export const other = 1;" });
+      const ill = await runProcess(["doctor"], {
+        cwd: broken,
+        env: { ...env, PERDURE_BODIES: `file://${broken}/graph.ts/bodies` },
+      });
+      expect(ill.stdout).toMatch(/^fail +schema .*Run `perdure migrate`/m);
+      expect(ill.stdout).toMatch(/^fail +bodies /m);
+      expect(ill.stdout).toMatch(/^fail +graphs .*does not exist; the file exports other/m);
+      expect(ill.code).toBe(1);
+    });
+  });
+});
+
+describe("an answer of yes or no", () => {
+  const approve = { kind: "approve" } as const;
+  const reject = { kind: "reject", message: null } as const;
+
+  it("takes the shape the question asks for", () => {
+    const middleware = { actionRequests: [{ name: "refund" }, { name: "mail" }] };
+    expect(answerTo(middleware, approve)).toEqual({ decisions: [{ type: "approve" }, { type: "approve" }] });
+    expect(answerTo(middleware, { kind: "reject", message: "too much" })).toEqual({
+      decisions: [
+        { type: "reject", message: "too much" },
+        { type: "reject", message: "too much" },
+      ],
+    });
+    expect(answerTo([{ action_request: {}, config: {} }], approve)).toEqual([{ type: "accept", args: null }]);
+    expect(answerTo({ refund: 5 }, approve)).toBe(true);
+    expect(answerTo("go on?", reject)).toBe(false);
+    expect(answerTo(null, reject)).toBe(false);
+  });
+
+  it("with a message needs a question that takes one", () => {
+    expect(() => answerTo("go on?", { kind: "reject", message: "no" })).toThrow("give the whole answer with --value");
+  });
+});
+
+function graphHere() {
+  const State = Annotation.Root({ amount: Annotation<number>, answer: Annotation<unknown> });
+  return new StateGraph(State)
+    .addNode("propose", () => ({ amount: 5 }))
+    .addNode("ask", ({ amount }) => ({ answer: interrupt({ refund: amount }) }))
+    .addEdge("__start__", "propose")
+    .addEdge("propose", "ask");
+}
