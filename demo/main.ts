@@ -5,28 +5,25 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { crashInToolCall, decideAfterRestart } from "./refund.js";
 import { repairFailedResearch } from "./repair.js";
-import { type Server, startServer } from "./server.js";
+import { startServer } from "./server.js";
 import { BrokenPromise, chapter, seconds, tell } from "./story.js";
 
 const LIMIT_MS = 170_000;
 
-async function story(dir: string, servers: Server[]): Promise<void> {
+type Undo = (() => Promise<void>)[];
+
+async function story(dir: string, undo: Undo): Promise<void> {
   const callLog = path.join(dir, "calls.jsonl");
-  const start = async () => {
-    const server = await startServer(dir);
-    servers.push(server);
-    return server;
-  };
 
   chapter("1. Start: perdure dev, an embedded Postgres, two workers");
-  const first = await start();
+  const first = await startServer(dir, undo);
   tell(`it answers at ${first.apiUrl}; its workers are ${(await first.workers()).join(" and ")}`);
   const waiting = await crashInToolCall(first, callLog);
 
   chapter("4. Stop everything, the database too, and start it again");
   await first.stop();
   tell("stopped: API, workers, Postgres");
-  const second = await start();
+  const second = await startServer(dir, undo);
   tell(`it answers again; its workers are ${(await second.workers()).join(" and ")}`);
   await decideAfterRestart(second, callLog, waiting);
   await repairFailedResearch(second, callLog);
@@ -41,7 +38,7 @@ async function main(): Promise<number> {
     "perdure demo: an agent that survives kill -9, waits for a person without holding anything, and can be rewound",
   );
   const dir = await mkdtemp(path.join(tmpdir(), "perdure-demo-"));
-  const servers: Server[] = [];
+  const undo: Undo = [];
   const stopped = new Promise<never>((_, reject) => {
     setTimeout(() => reject(new BrokenPromise(`not done after ${LIMIT_MS / 1000} s`)), LIMIT_MS).unref();
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -49,7 +46,7 @@ async function main(): Promise<number> {
     }
   });
   try {
-    await Promise.race([story(dir, servers), stopped]);
+    await Promise.race([story(dir, undo), stopped]);
     console.log(`\nAll of it as promised, in ${Math.round(seconds())} seconds. Next: npm run dev, and the README.`);
     return 0;
   } catch (error) {
@@ -57,7 +54,7 @@ async function main(): Promise<number> {
     console.error(`\nThe demo ends here. ${reason}\n\nThe server's last lines:\n${await lastLines(dir)}`);
     return 1;
   } finally {
-    await Promise.allSettled(servers.map((server) => server.stop()));
+    await Promise.allSettled(undo.map((stop) => stop()));
     await rm(dir, { recursive: true, force: true });
   }
 }

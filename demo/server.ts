@@ -1,7 +1,7 @@
 // Starts and stops `perdure dev` as a person would in a terminal, and knows the processes it is made of.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { openSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import path from "node:path";
@@ -27,8 +27,11 @@ export type Server = Readonly<{
 const root = fileURLToPath(new URL("..", import.meta.url));
 const binary = path.join(root, "dist", "main.js");
 
-/** Starts `perdure dev` with two workers on the data in `dir`, and waits until it answers. */
-export async function startServer(dir: string): Promise<Server> {
+/**
+ * Starts `perdure dev` with two workers on the data in `dir`, and waits until it answers. `undo` gets what ends it as soon
+ * as there is something to end.
+ */
+export async function startServer(dir: string, undo: (() => Promise<void>)[]): Promise<Server> {
   const data = path.join(dir, "data");
   const devJson = path.join(data, "dev.json");
   // A file left by a server that was stopped hard would be taken for the new one's.
@@ -40,24 +43,25 @@ export async function startServer(dir: string): Promise<Server> {
     env: environment(dir),
     stdio: ["ignore", log, log],
   });
+  closeSync(log);
   const read = async () => JSON.parse(await readFile(devJson, "utf8")) as DevJson;
-  try {
-    const info = await until("perdure dev to answer", 60_000, async () => {
-      if (child.exitCode !== null) throw new BrokenPromise(`perdure dev ended with exit code ${child.exitCode}`);
-      const ready = await read().catch(() => null);
-      const answer = ready && (await fetch(`${ready.api_url}/ok`).catch(() => null));
-      return answer?.ok ? ready : null;
-    });
-    return {
-      apiUrl: info.api_url,
-      workers: async () => (await read()).pids.workers,
-      cli: (...rest) => runCli([...rest, "--json", "--data-dir", data], environment(dir)),
-      stop: async () => stop(child, data, (await read().catch(() => info)).pids),
-    };
-  } catch (error) {
-    await stop(child, data, (await read().catch(() => null))?.pids);
-    throw error;
-  }
+  let ending: Promise<void> | undefined;
+  // Once: afterwards the numbers of its processes may belong to others.
+  const stop = () => (ending ??= end(child, data, read));
+  undo.push(stop);
+  const apiUrl = await until("perdure dev to answer", 60_000, async () => {
+    if (child.exitCode !== null) throw new BrokenPromise(`perdure dev ended with exit code ${child.exitCode}`);
+    const ready = await read().catch(() => null);
+    if (ready === null) return null;
+    const answer = await fetch(`${ready.api_url}/ok`).catch(() => null);
+    return answer?.ok === true ? ready.api_url : null;
+  });
+  return {
+    apiUrl,
+    workers: async () => (await read()).pids.workers,
+    cli: (...rest) => runCli([...rest, "--json", "--data-dir", data], environment(dir)),
+    stop,
+  };
 }
 
 /** Ours without what would lead the demo elsewhere: another database, another store, a model that costs money. */
@@ -78,11 +82,12 @@ async function runCli(args: readonly string[], env: NodeJS.ProcessEnv): Promise<
 }
 
 /** Asks it to end and waits until each of its processes is gone, Postgres too; what stays is killed, and a failure. */
-async function stop(child: ChildProcess, data: string, pids: DevJson["pids"] | undefined): Promise<void> {
+async function end(child: ChildProcess, data: string, read: () => Promise<DevJson>): Promise<void> {
+  const pids = (await read().catch(() => null))?.pids;
   const all = [child.pid, pids?.api, ...(pids?.workers ?? []), await postgresPid(data)].filter(
     (pid) => pid !== undefined,
   );
-  if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
+  child.kill("SIGTERM");
   try {
     await until("perdure dev to stop", 30_000, async () => (all.some(isAlive) ? null : true));
   } catch (error) {
