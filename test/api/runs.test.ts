@@ -194,7 +194,7 @@ describe("a stream", () => {
       const key = randomUUID();
       const parts: Part[] = [];
       for await (const part of client.runs.stream(thread_id, "waiting", { input: { key }, streamMode: ["custom"] })) {
-        parts.push(part as unknown as Part);
+        parts.push(part);
         if ((part as unknown as Part).event !== "custom") continue;
         await client.runs.cancel(thread_id, (parts[0]?.data as { run_id: string }).run_id);
       }
@@ -278,7 +278,7 @@ describe("a run without a thread", () => {
       const parts = await all(client.runs.stream(null, "agent", { input: hello }));
       expect(parts.at(-1)).toMatchObject({ event: "values", data: { messages: { length: 3 } } });
       expect(await client.runs.wait(null, "agent", { input: hello })).toMatchObject({ messages: { length: 3 } });
-      const run = await client.runs.create(null as unknown as string, "agent", { input: hello });
+      const run = await client.runs.create(null, "agent", { input: hello });
       expect(await client.runs.join(run.thread_id, run.run_id)).toMatchObject({ messages: { length: 3 } });
       await expect(client.threads.get(run.thread_id)).rejects.toThrow("404");
       const replay = await app.request(`/runs/${run.run_id}/stream`, { headers: { "Last-Event-ID": "-1" } });
@@ -359,7 +359,7 @@ describe("runs of a thread", () => {
         { checkpoint: { checkpoint_id: checkpointId, checkpoint_ns: "", checkpoint_map: null } },
         { config: { configurable: { checkpoint_id: checkpointId } } },
       ]) {
-        const values = await client.runs.wait(thread_id, "agent", { input: null, ...where } as never);
+        const values = await client.runs.wait(thread_id, "agent", { input: null, ...where });
         expect(values).toMatchObject({ messages: { length: 3 } });
       }
       const forks = await client.threads.getHistory(thread_id, { limit: 100 });
@@ -488,7 +488,9 @@ describe("approvals", () => {
       expect(approval).toMatchObject({ thread_id, status: "pending", node: "gate", value: { sure: true } });
       const path = `/v1/approvals/${String(approval?.approval_id)}/decide`;
       const answers = await Promise.all(
-        ["yes", "no", "yes", "no"].map((value) => app.request(path, post({ value, decided_by: `says ${value}` }))),
+        ["yes", "no", "yes", "no"].map((value) =>
+          Promise.resolve(app.request(path, post({ value, decided_by: `says ${value}` }))),
+        ),
       );
       expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409]);
       const won = answers.find(({ status }) => status === 200);

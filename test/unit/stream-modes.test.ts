@@ -49,7 +49,7 @@ async function collect(graph: unknown, input: unknown, modes: string[], subgraph
   const plan = planStream({ stream_mode: modes, stream_subgraphs: subgraphs });
   const options = { configurable: { thread_id: "t1", __internal: 1 }, runId: RUN_ID, durability: "sync" as const };
   const items: Outgoing[] = [];
-  const source = openSource(graph as RunnableGraph, input as never, options, plan);
+  const source = openSource(graph as RunnableGraph, input, options, plan);
   for await (const item of outgoing(source, plan)) items.push(item);
   return items;
 }

@@ -174,8 +174,3 @@ function answeredToolCalls(result: unknown): readonly string[] {
   const ids = values.map((value) => fieldsOf(value)?.tool_call_id);
   return ids.filter((id): id is string => typeof id === "string");
 }
-
-/** The event that tells a run's error; sent with the transaction that ends the run. */
-export function errorEvent(error: Readonly<{ type: string; message: string }>): StreamEvent {
-  return { event: "error", json: JSON.stringify({ error: error.type, message: error.message }) };
-}

@@ -2,7 +2,7 @@
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export type CheckpointRef = Readonly<{
+type CheckpointRef = Readonly<{
   thread_id: unknown;
   checkpoint_id: unknown;
   checkpoint_ns: unknown;
@@ -10,7 +10,7 @@ export type CheckpointRef = Readonly<{
 }>;
 
 /** The checkpoint a LangGraph config points to, as clients send it back. */
-export function checkpointOf(config: unknown, options: Readonly<{ idNeeded: boolean }>): CheckpointRef | null {
+function checkpointOf(config: unknown, options: Readonly<{ idNeeded: boolean }>): CheckpointRef | null {
   const configurable = fieldsOf(fieldsOf(config)?.configurable);
   if (configurable === undefined || !configurable.thread_id) return null;
   if (options.idNeeded && typeof configurable.checkpoint_id !== "string") return null;
