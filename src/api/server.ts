@@ -49,7 +49,7 @@ async function listen(server: Server, host: string, port: number): Promise<void>
 }
 
 function cannotListen(cause: unknown, host: string, port: number): string {
-  const code = (cause as NodeJS.ErrnoException).code;
+  const { code = "" } = cause as NodeJS.ErrnoException;
   switch (code) {
     case "EADDRINUSE":
       return `Port ${port} on ${host} is in use; stop what listens there or give another with --port`;
@@ -59,7 +59,7 @@ function cannotListen(cause: unknown, host: string, port: number): string {
     case "ENOTFOUND":
       return `${host} is no address of this machine; give another with --host`;
     default:
-      return `Can't listen on ${host} port ${port}: ${code ?? String(cause)}`;
+      return `Can't listen on ${host} port ${port}: ${code === "" ? String(cause) : code}`;
   }
 }
 

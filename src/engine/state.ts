@@ -122,7 +122,7 @@ export async function updateState(
 }
 
 /** The graph of a thread on a saver of our own; undefined when no run or caller has said which graph it is. */
-export async function openGraph(
+async function openGraph(
   engine: Engine,
   of: OfThread,
   saver: BaseCheckpointSaver<string>,

@@ -40,7 +40,7 @@ export async function readThreadHead(
   }
 }
 
-export function headOf(state: ThreadState): ThreadHead {
+function headOf(state: ThreadState): ThreadHead {
   if (state.checkpoint === null) return EMPTY_HEAD;
   return {
     values: state.values,

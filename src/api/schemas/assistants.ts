@@ -8,7 +8,7 @@ const filter = {
   name: absent(text),
 };
 
-export const ASSISTANT_FIELDS = [
+const ASSISTANT_FIELDS = [
   "assistant_id",
   "graph_id",
   "name",

@@ -19,7 +19,7 @@ export const threadCreate = z.object({
 
 export const threadPatch = z.object({ metadata: absent(jsonObject), ttl: notServed });
 
-export const THREAD_FIELDS = [
+const THREAD_FIELDS = [
   "thread_id",
   "created_at",
   "updated_at",
