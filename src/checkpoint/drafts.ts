@@ -76,12 +76,14 @@ export function draftWrites(
     const idx = WRITES_IDX_MAP[channel] ?? position;
     return { ns, checkpointId, taskId, idx, taskPath, channel, data: Buffer.from(text), refs };
   });
-  const progress = taskId !== NO_TASK && rows.some(({ channel }) => !CONTROL_CHANNELS.has(channel));
+  const progress = taskId !== NO_TASK && taskPath !== START_PATH && rows.some(({ channel }) => !CONTROL_CHANNELS.has(channel));
   return draft(threadId, encoder.nodes, { values: [], writes: rows, checkpoints: [], progress });
 }
 
 /** Writes of input and of Commands belong to this one. */
 const NO_TASK = "00000000-0000-0000-0000-000000000000";
+/** The task that only takes the input in: a run that got no further than that made no progress. */
+const START_PATH = "~__pregel_pull, __start__";
 /** What happened to a task, not what it made: LangGraph's own `isTaskOutput`, which it doesn't export. */
 const CONTROL_CHANNELS = new Set(["__error__", "__error_source_node__", "__interrupt__", "__resume__"]);
 

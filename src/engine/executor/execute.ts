@@ -12,7 +12,7 @@ import { retryTransient } from "../../db/retry-transient.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import { getRun, setAgentVersion } from "../../runs/runs.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
-import { settleRun } from "../commands/settle-run.js";
+import { leaseLost, settleRun } from "../commands/settle-run.js";
 import { decodeRequest, type RunRequest } from "../commands/request.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
@@ -61,7 +61,8 @@ export function createExecutor(deps: Deps, options: ExecutorOptions): Execute {
     const attempt = startAttempt(options, run, lease, signals);
     try {
       const ended = await runAttempt(deps, options, attempt);
-      if (ended !== undefined) await settle(deps, options, attempt, ended);
+      if (ended === undefined) throw leaseLost(lease);
+      await settle(deps, options, attempt, ended);
     } catch (error) {
       const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
       const fields = { run_id: lease.runId, attempt: lease.attempt, code };

@@ -1,0 +1,64 @@
+// P3: a worker that lost its lease changes nothing any more.
+import { expect, test } from "vitest";
+import { until } from "../helpers/wait.js";
+import { type CrashSite, LEASE_MS, withCrashSite } from "./setup.js";
+
+/** Everything of a thread and its run that a stale worker could spoil. */
+async function everything({ db }: CrashSite, threadId: string): Promise<unknown> {
+  const tables = ["runs", "threads", "checkpoints", "checkpoint_writes", "channel_versions", "events", "staged_bodies"];
+  const rows: Record<string, unknown> = {};
+  for (const table of tables) {
+    const { rows: found } = await db.db.query<{ row: unknown }>(
+      `select to_jsonb(t) as row from ${table} t where thread_id = $1 order by to_jsonb(t)::text`,
+      [threadId],
+    );
+    rows[table] = found.map(({ row }) => row);
+  }
+  const { rows: chunks } = await db.db.query(
+    `select to_jsonb(c) as row from stream_chunks c join runs using (tenant_id, run_id) where thread_id = $1 order by c.first_id`,
+    [threadId],
+  );
+  return { ...rows, chunks };
+}
+
+test("a worker stopped past its lease and woken again changes nothing: all is its successor's", async () => {
+  await withCrashSite(async (site) => {
+    const journal = site.journal();
+    const { thread_id } = await site.client.threads.create();
+    // The mover would delete rows meanwhile, which is not what is looked at here.
+    const env = { PERDURE_MOVE_AFTER_MS: "3600000" };
+    const zombie = site.worker(env);
+    const { run_id } = await site.client.runs.create(thread_id, "steps", {
+      input: {},
+      config: { configurable: { journal: journal.path, step_ms: 150 } },
+      streamMode: ["values", "updates", "custom"],
+    });
+    await until("the middle of the run", () => journal.count("leave s5") === 1, { everyMs: 1 });
+    zombie.signal("SIGSTOP");
+    const successor = site.worker(env);
+    await until(
+      "the successor to finish",
+      async () => (await site.client.runs.get(thread_id, run_id)).status === "success",
+      {
+        timeoutMs: LEASE_MS + 30_000,
+      },
+    );
+    const before = await everything(site, thread_id);
+    const entered = journal.lines().length;
+    zombie.signal("SIGCONT");
+    await zombie.waitFor(/lease/, 10_000);
+    // The node it was in ends in it; what it tries to store is refused.
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    expect(await everything(site, thread_id)).toEqual(before);
+    expect(journal.lines().length - entered).toBeLessThanOrEqual(2);
+
+    const state = await site.client.threads.getState<{ log: string[] }>(thread_id);
+    expect(state.values.log).toEqual(Array.from({ length: 20 }, (_, i) => `s${i + 1}`));
+    const { rows } = await site.db.db.query<{ attempts: number[] }>(
+      `select array_agg(distinct attempt order by attempt) as attempts from events where run_id = $1 and type = 'run.settled'`,
+      [run_id],
+    );
+    expect(rows[0]?.attempts).toEqual([2]);
+    expect(successor.pid).not.toBe(zombie.pid);
+  });
+}, 120_000);
