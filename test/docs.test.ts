@@ -1,0 +1,46 @@
+// What the docs name must be there: files, tables, settings. Prose grows old; this much of it can't.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { describeSettings } from "../src/config.js";
+
+const root = new URL("../", import.meta.url);
+const read = (file: string): string => readFileSync(new URL(file, root), "utf8");
+const list = (folder: string, ending: string): string[] =>
+  readdirSync(new URL(folder, root)).flatMap((name) => (name.endsWith(ending) ? [`${folder}${name}`] : []));
+const decisions = list("docs/decisions/", ".md");
+const architecture = read("ARCHITECTURE.md");
+
+test.each(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", ...decisions])(
+  "%s names only files that exist",
+  (doc) => {
+    const quoted = [...read(doc).matchAll(/`([a-z][\w-]*(?:\/[\w.-]*)+)`/g)].map(([, name = ""]) => name);
+    const linked = [...read(doc).matchAll(/\]\(([^)#:]+)\)/g)].map(([, name = ""]) => name);
+    const missing = [...quoted, ...linked].filter(
+      (name) => !existsSync(new URL(name, root)) && !existsSync(new URL(`src/${name}`, root)),
+    );
+    expect(missing).toEqual([]);
+  },
+);
+
+test("ARCHITECTURE.md gives every table an owner", () => {
+  const created = list("migrations/", ".sql").flatMap((file) =>
+    [...read(file).matchAll(/^create table (\w+)/gm)].map(([, table = ""]) => table),
+  );
+  const owned = [...architecture.matchAll(/^\| `\w+\/` \| (.*) \|$/gm)].flatMap(([, tables = ""]) =>
+    [...tables.matchAll(/`(\w+)`/g)].map(([, table = ""]) => table),
+  );
+  expect(owned.sort()).toEqual(created.sort());
+});
+
+test("the README lists every setting with its meaning and default", () => {
+  const rows = describeSettings().map(
+    ({ name, about, default: value }) => `| \`${name}\` | ${about} | ${value === null ? "–" : `\`${value}\``} |`,
+  );
+  const readme = read("README.md").split("\n");
+  expect(rows.filter((row) => !readme.includes(row))).toEqual([]);
+});
+
+test("the changelog names every migration", () => {
+  const names = list("migrations/", ".sql").map((file) => file.replace(/^migrations\/|\.sql$/g, ""));
+  expect(names.filter((name) => !read("CHANGELOG.md").includes(`\`${name}\``))).toEqual([]);
+});
