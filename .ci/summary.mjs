@@ -20,7 +20,7 @@ const passed = count("passed");
 const skipped = count("skipped", "pending", "todo", "disabled");
 const failedTests = count("failed") + brokenFiles.length;
 // A step that failed although none of its tests did (a build, a lint, a crash of the runner) counts as one.
-const failed = failedTests > 0 ? failedTests : failedSteps.length + (passed === 0 ? 1 : 0);
+const failed = failedTests || failedSteps.length || (passed === 0 ? 1 : 0);
 
 console.log("");
 for (const test of tests.filter(({ status }) => status === "failed"))
