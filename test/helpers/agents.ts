@@ -1,7 +1,7 @@
 // A ReAct agent without a provider: the model decides by what the history holds, so that it may stop and go on anywhere.
 import { type CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
-import { AIMessage, type BaseMessage } from "@langchain/core/messages";
+import { AIMessage, type BaseMessage, type AIMessageFields } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import type { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
 import { createAgent } from "langchain";
@@ -55,10 +55,10 @@ class ScriptedModel extends BaseChatModel {
         name: "lookup",
         args: { q: `q${turn}.${i}` },
         id: `call_${turn}_${i}`,
-        type: "tool_call",
+        type: "tool_call" as const,
       })),
       usage_metadata: { input_tokens: 10, output_tokens: 5, total_tokens: 15 },
-    });
+    } as unknown as AIMessageFields); // its types leave out usage beside plain tool calls
     return Promise.resolve({ generations: [{ text: content, message }] });
   }
 }

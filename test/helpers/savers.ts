@@ -47,7 +47,9 @@ export function createTestSavers(db: Db, store: BodyStore = createMemoryStore())
       insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, status, head, attempt, lease_owner,
         lease_expires_at)
       values ($1, $3, $2, gen_random_uuid(), 'test', 'running', true, 1, $4, now() + interval '1 hour')
-      on conflict (tenant_id, run_id) do update set attempt = runs.attempt + 1, commit_no = 0, lease_owner = $4
+      on conflict (tenant_id, run_id) do update
+      set attempt = runs.attempt + 1, commit_no = 0, status = 'running', head = true, lease_owner = $4,
+        lease_expires_at = now() + interval '1 hour', finished_at = null
       returning attempt`,
       [DEFAULT_TENANT, threadId, runId, owner],
     );

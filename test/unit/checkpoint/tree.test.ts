@@ -116,7 +116,7 @@ describe("a change in place is written", () => {
   it("when an item is exchanged, removed or inserted", () => {
     rewrite((m) => void (m[5] = message(999) as ToolMessage));
     rewrite((m) => void m.splice(3, 1));
-    rewrite((m) => void m.unshift(message(1_001) as ToolMessage));
+    rewrite((m) => void m.unshift(message(1_001)));
   });
   it("when it is anywhere inside a plain item, in a Date or in bytes", () => {
     const { write, read } = store();
