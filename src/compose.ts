@@ -75,7 +75,7 @@ export function openParts(options: PartsOptions): Parts {
   const notifier = createNotifier({ db, listenUrl: options.listenUrl ?? databaseUrl, log, clock, random });
   const s3 = options.s3ForcePathStyle === undefined ? {} : { s3: { forcePathStyle: options.s3ForcePathStyle } };
   const bodies = openBodyStore(options.bodies, s3);
-  const store = openStore(databaseUrl, { log, ttl: options.storeTtl });
+  const store = openStore(databaseUrl, { log, clock, random, ttl: options.storeTtl ?? null });
   return {
     deps: { db, bodies, notifier, clock, ids: uuidIds, log, random },
     store,
@@ -149,7 +149,8 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
 function composeWorker(engine: ComposedEngine, concurrency: number): Running {
   const { deps, graphs, settings, edits, bodyReader, store, clockOffset } = engine;
   const { owner, combiner } = edits;
-  const heartbeat = startHeartbeat(deps.clock, deps.log, { ...settings, owner });
+  const { databaseUrl, leaseMs, maxBlockMs, logLevel } = settings;
+  const heartbeat = startHeartbeat(deps.clock, deps.log, { databaseUrl, owner, leaseMs, maxBlockMs, logLevel });
   const execute = createExecutor(deps, {
     graphs,
     combiner,
@@ -184,7 +185,7 @@ export function listenApi(engine: Engine, address: Readonly<{ host: string; port
 }
 
 /** Who claims: unique per process start, so that no fence is made twice. */
-export function newOwner(): string {
+function newOwner(): string {
   return `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`;
 }
 

@@ -18,6 +18,7 @@ import { readVersions } from "./engine/versions.js";
 import { createLog } from "./observe/log.js";
 
 const BINARY = fileURLToPath(import.meta.url);
+const NO_BODIES = "PERDURE_BODIES is not set: say where message bodies live, s3://bucket/prefix or file:///path";
 let debugging = false;
 
 /** The project's file, and the settings of the environment and the project. */
@@ -45,10 +46,7 @@ function databaseOf(config: Config, command: string): string {
 
 function bodiesOf(config: Config): string {
   if (config.bodies !== null) return config.bodies;
-  throw new EngineError(
-    "config_invalid",
-    "PERDURE_BODIES is not set: say where message bodies live, s3://bucket/prefix or file:///path",
-  );
+  throw new EngineError("config_invalid", NO_BODIES);
 }
 
 /** The installation that DATABASE_URL names, or else the development server in the data dir. */
@@ -151,21 +149,21 @@ const handlers: Handlers = {
   },
 
   async doctor(place) {
-    const { config } = await readSettings(place, "project");
-    const { databaseUrl } = await findInstallation(config, place.dataDir);
+    const { config } = await readSettings(place, "anything");
+    const { databaseUrl, bodies } = await findInstallation(config, place.dataDir);
     const { doctor } = await import("./cli/doctor.js");
     const { createNotifier } = await import("./db/listen.js");
     let healthy = false;
     await withParts(
       place,
       async ({ deps }, { project }) => {
-        const listenUrl = config.listenUrl ?? databaseUrl;
-        const otherNotifier = createNotifier({ ...deps, listenUrl });
-        const loadAll = () => loadGraphs(project as Project);
-        healthy = await doctor({ deps, otherNotifier, loadGraphs: loadAll, pollMs: config.pollMs }, printer(place));
+        const otherNotifier = createNotifier({ ...deps, listenUrl: config.listenUrl ?? databaseUrl });
+        const loadAll = project === null ? null : () => loadGraphs(project);
+        const examined = { deps, otherNotifier, loadGraphs: loadAll, noBodies: bodies === null ? NO_BODIES : null };
+        healthy = await doctor({ ...examined, pollMs: config.pollMs }, printer(place));
         await otherNotifier.close();
       },
-      { bodies: true, project: true },
+      { bodies: bodies !== null, project: false },
     );
     return healthy;
   },

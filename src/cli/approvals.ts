@@ -5,7 +5,7 @@ import { type ApprovalId, DEFAULT_TENANT } from "../core/ids.js";
 import { decideApproval } from "../engine/commands/decide-approval.js";
 import type { Engine } from "../engine/engine.js";
 import { renderJson } from "../engine/render.js";
-import { readThreadHead } from "../engine/thread-head.js";
+import { readThreadHeads } from "../engine/thread-head.js";
 import { getThread } from "../runs/threads.js";
 import { type Output, table } from "./output.js";
 import { json, wire } from "./wire.js";
@@ -23,9 +23,8 @@ export async function approvalsLs(
     offset: 0,
     ...(filter.status === null ? {} : { status: filter.status }),
   });
-  const asked = await Promise.all(
-    approvals.map(async (approval) => ({ approval, question: await questionOf(engine, approval) })),
-  );
+  const questions = await questionsOf(engine, approvals);
+  const asked = approvals.map((approval) => ({ approval, question: questions.get(approval.approvalId) }));
   if (print.json) return print.line(json(asked.map(({ approval, question }) => ({ ...wire(approval), question }))));
   const rows = asked.map(({ approval, question }) => ({
     approval: approval.approvalId,
@@ -58,22 +57,32 @@ export async function approvalsAnswer(
   if (approval === undefined) {
     throw new EngineError("not_found", `There is no approval ${approvalId}; \`perdure approvals ls\` lists them`);
   }
-  const value = answer.kind === "value" ? answer.value : answerTo(await questionOf(engine, approval), answer);
+  const value =
+    answer.kind === "value" ? answer.value : answerTo((await questionsOf(engine, [approval])).get(approvalId), answer);
   const run = await decideApproval(engine.deps, { tenantId: DEFAULT_TENANT, approvalId, value, decidedBy });
   if (print.json) return print.line(json(wire(run)));
   print.line(`Answered. Run ${run.runId} goes on with it on thread ${run.threadId}.`);
 }
 
-/** What the checkpoint that asked says; undefined once it is answered. */
-async function questionOf(engine: Engine, approval: ApprovalRow): Promise<unknown> {
-  if (approval.status !== "pending") return undefined;
-  const thread = await getThread(engine.deps.db, approval);
-  if (thread === undefined) return undefined;
-  const { interrupts } = await readThreadHead(engine, { tenantId: approval.tenantId, thread });
-  const question = Object.values(interrupts)
-    .flat()
-    .find(({ id }) => id === approval.interruptId);
-  return question === undefined ? undefined : renderJson(question.value);
+/** What the checkpoints that asked say; nothing of those that are answered. */
+async function questionsOf(
+  engine: Engine,
+  approvals: readonly ApprovalRow[],
+): Promise<ReadonlyMap<ApprovalId, unknown>> {
+  const pending = approvals.filter(({ status }) => status === "pending");
+  const ids = [...new Set(pending.map(({ threadId }) => threadId))];
+  const threads = await Promise.all(
+    ids.map((threadId) => getThread(engine.deps.db, { tenantId: DEFAULT_TENANT, threadId })),
+  );
+  const found = threads.filter((thread) => thread !== undefined);
+  const heads = await readThreadHeads(engine, DEFAULT_TENANT, found);
+  const questions = [...heads.values()].flatMap(({ interrupts }) => Object.values(interrupts).flat());
+  return new Map(
+    pending.flatMap(({ approvalId, interruptId }) => {
+      const question = questions.find(({ id }) => id === interruptId);
+      return question === undefined ? [] : [[approvalId, renderJson(question.value)] as const];
+    }),
+  );
 }
 
 /** LangChain's middleware wants a decision per action, Agent Inbox's shape one response per request. */

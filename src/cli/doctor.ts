@@ -14,7 +14,10 @@ export type Examined = Readonly<{
   deps: Deps;
   /** A notifier of another process, as it were: it tells whether notifications come through Postgres. */
   otherNotifier: Notifier;
-  loadGraphs: () => Promise<Graphs>;
+  /** Null: there is no project in this folder. */
+  loadGraphs: (() => Promise<Graphs>) | null;
+  /** Where bodies live is not known: why. */
+  noBodies: string | null;
   pollMs: number;
 }>;
 
@@ -37,7 +40,7 @@ export async function doctor(examined: Examined, print: Output & Readonly<{ json
     for (const check of await checked("clock", () => checkClock(examined.deps))) say(check);
     for (const check of await checked("listen", () => checkListen(examined))) say(check);
   }
-  for (const check of await checked("bodies", () => checkBodies(examined.deps))) say(check);
+  for (const check of await checked("bodies", () => checkBodies(examined))) say(check);
   for (const check of await checked("graphs", () => checkGraphs(examined))) say(check);
   if (print.json) print.line(json({ ok: checks.every(({ result }) => result !== "fail"), checks }));
   return checks.every(({ result }) => result !== "fail");
@@ -111,12 +114,14 @@ async function checkListen({ deps, otherNotifier, pollMs }: Examined): Promise<r
   return [{ result: "warn", says }];
 }
 
-async function checkBodies({ bodies }: Deps): Promise<readonly Finding[]> {
-  await bodies.probe();
-  return [{ result: "ok", says: `${bodies.uri} can be written, read by range and deleted` }];
+async function checkBodies({ deps, noBodies }: Examined): Promise<readonly Finding[]> {
+  if (noBodies !== null) return [{ result: "fail", says: noBodies }];
+  await deps.bodies.probe();
+  return [{ result: "ok", says: `${deps.bodies.uri} can be written, read by range and deleted` }];
 }
 
 async function checkGraphs({ loadGraphs }: Examined): Promise<readonly Finding[]> {
+  if (loadGraphs === null) return [{ result: "warn", says: "there is no langgraph.json here; give it with --config" }];
   try {
     const graphs = await loadGraphs();
     return [{ result: "ok", says: graphs.ids.join(", ") }];

@@ -1,9 +1,13 @@
 // The store graphs get (`config.store`): LangGraph's own PostgresStore in the schema perdure_store.
-import { PostgresStore } from "@langchain/langgraph-checkpoint-postgres/store";
+import type { Operation, OperationResults } from "@langchain/langgraph-checkpoint";
+import { PostgresStore, type PostgresStoreConfig } from "@langchain/langgraph-checkpoint-postgres/store";
+import type { Clock } from "../core/clock.js";
 import type { Log } from "../core/deps.js";
+import { asDbError } from "../db/errors.js";
+import { retryTransient } from "../db/retry-transient.js";
 import type { StoreTtl } from "./langgraph-json.js";
 
-export const STORE_SCHEMA = "perdure_store";
+const STORE_SCHEMA = "perdure_store";
 
 export type GraphStore = Readonly<{
   /** What is handed to graphs. */
@@ -11,18 +15,17 @@ export type GraphStore = Readonly<{
   close(): Promise<void>;
 }>;
 
-type StoreOptions = Readonly<{ log?: Log | undefined; ttl?: StoreTtl | null | undefined; max?: number | undefined }>;
+type StoreOptions = Readonly<{ log: Log; clock: Clock; random: () => number; ttl: StoreTtl | null }>;
+
+/** How long a graph's use of the store waits for a database that is away. */
+const PATIENCE_MS = 60_000;
 
 /** Opens the store; connects when it is first used. Its tables are made by `setupStore`. */
-export function openStore(url: string, options: StoreOptions = {}): GraphStore {
-  const store = new PostgresStore({
-    connectionOptions: { connectionString: url, max: options.max ?? 4, application_name: "perdure store" },
-    schema: STORE_SCHEMA,
-    ensureTables: false,
-    ...(options.ttl ? { ttl: ttlConfig(options.ttl) } : {}),
-  });
-  surviveLostConnections(store, options.log);
-  const sweep = options.ttl ? sweepExpired(store, options.ttl.sweepIntervalMinutes ?? 60, options.log) : undefined;
+export function openStore(url: string, options: StoreOptions): GraphStore {
+  const { log, ttl } = options;
+  const store = new PatientStore({ ...configOf(url, 4), ...(ttl && { ttl: ttlConfig(ttl) }) }, options);
+  surviveLostConnections(store, log);
+  const sweep = ttl ? sweepExpired(store, ttl.sweepIntervalMinutes ?? 60, log) : undefined;
   return {
     store,
     close: async () => {
@@ -32,18 +35,46 @@ export function openStore(url: string, options: StoreOptions = {}): GraphStore {
   };
 }
 
+/** Graphs use it by batches, whose operations may all be repeated: reads, and puts of one value under one key. */
+class PatientStore extends PostgresStore {
+  constructor(
+    config: PostgresStoreConfig,
+    private readonly patience: Pick<StoreOptions, "clock" | "random">,
+  ) {
+    super(config);
+  }
+
+  override batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
+    const attempt = async () => {
+      try {
+        return await super.batch(operations);
+      } catch (error) {
+        // LangGraph hands on the driver's errors, which have no code when a connection breaks.
+        throw asDbError(error);
+      }
+    };
+    return retryTransient(attempt, { ...this.patience, deadlineMs: PATIENCE_MS });
+  }
+}
+
+function configOf(url: string, max: number): PostgresStoreConfig {
+  const connectionOptions = { connectionString: url, max, application_name: "perdure store" };
+  return { connectionOptions, schema: STORE_SCHEMA, ensureTables: false };
+}
+
 /** Makes the store's schema and tables, or brings them up to date. */
 export async function setupStore(url: string): Promise<void> {
-  const { store, close } = openStore(url, { max: 1 });
+  const store = new PostgresStore(configOf(url, 1));
+  surviveLostConnections(store, null);
   try {
     await store.setup();
   } finally {
-    await close();
+    await store.stop();
   }
 }
 
 // A connection that Postgres closes emits "error", idle or checked out; without a listener that ends the process.
-function surviveLostConnections(store: PostgresStore, log: Log | undefined): void {
+function surviveLostConnections(store: PostgresStore, log: Log | null): void {
   type Emitter = { on(event: string, listener: (argument: unknown) => void): void };
   // The pool is private in LangGraph's class and there is no option for a listener.
   const { pool } = (store as unknown as { core: { pool: Emitter } }).core;
@@ -56,10 +87,10 @@ function surviveLostConnections(store: PostgresStore, log: Log | undefined): voi
 }
 
 // LangGraph's own sweeper only starts with its setup, which is `migrate`'s here.
-function sweepExpired(store: PostgresStore, minutes: number, log: Log | undefined): NodeJS.Timeout {
+function sweepExpired(store: PostgresStore, minutes: number, log: Log): NodeJS.Timeout {
   const sweep = () => {
     store.sweepExpiredItems().catch((error: unknown) => {
-      log?.warn({ code: String((error as { code?: unknown }).code ?? "") }, "expired store items could not be deleted");
+      log.warn({ code: String((error as { code?: unknown }).code ?? "") }, "expired store items could not be deleted");
     });
   };
   return setInterval(sweep, minutes * 60_000).unref();

@@ -43,8 +43,13 @@ export async function dev(options: DevOptions): Promise<void> {
   const undo: Undo = [() => stop.dispose()];
   const stopped = stop.stopped.then(() => "stopped" as const);
   try {
-    const ground = await Promise.race([prepare(options, stop.signal, undo), stopped]);
-    if (ground === "stopped") return;
+    const preparing = prepare(options, stop.signal, undo);
+    const ground = await Promise.race([preparing, stopped]);
+    if (ground === "stopped") {
+      // Only when it has ended is it known what to take back.
+      await preparing.catch(() => undefined);
+      return;
+    }
     const { databaseUrl, bodies, dataDir } = ground;
     const env = options.environment({ DATABASE_URL: databaseUrl, PERDURE_BODIES: bodies });
     supervisor = new Supervisor({ ...options, ...ground, env });
@@ -87,6 +92,7 @@ async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Pr
   if (opened.status === "rejected") throw opened.reason;
   if (checked.status === "rejected") throw checked.reason;
   const report = graphsOf(checked.value);
+  signal.throwIfAborted();
   await options.migrate(opened.value);
   const bodies = options.bodies ?? pathToFileURL(path.join(dataDir, "bodies")).href;
   return { dataDir, databaseUrl: opened.value, bodies, report };
