@@ -10,6 +10,7 @@ import {
 import type { Sql } from "../core/deps.js";
 import { EngineError, isEngineError } from "../core/errors.js";
 import type { BodyReader } from "./body-reader.js";
+import { idOnlyTuple, isBroken, markedTuple } from "./broken-tuple.js";
 import { createDecoder, type Decoder } from "./codec/decoder.js";
 import { readHead } from "./head.js";
 import { type BodiesFound, type OpenCheckpoint, openSnapshot } from "./open-snapshot.js";
@@ -21,9 +22,16 @@ import {
   readNewestOfMany,
   readPage,
   type Snapshot,
+  type StoredCheckpoint,
 } from "./queries.js";
 
-export type ReadOptions = Readonly<{ sql: Sql; tenantId: string; bodies: BodyReader }>;
+export type ReadOptions = Readonly<{
+  sql: Sql;
+  tenantId: string;
+  bodies: BodyReader;
+  /** Lists show checkpoints that can't be read as empty ones with a mark, instead of failing. */
+  markBroken?: boolean;
+}>;
 
 /** What a reader learns that its saver can use: bodies that are stored, messages and the node each was read from. */
 export type Learn = Readonly<{ bodies(keys: Iterable<string>): void; message(message: object, key: string): void }>;
@@ -42,7 +50,14 @@ export async function readTuple(
       ? readNewest(sql, tenantId, threadId, ns)
       : readById(sql, tenantId, threadId, ns, checkpointId);
   const found: BodiesFound = new Map();
-  const [checkpoint] = await openTwice(options, read, found);
+  let checkpoint: OpenCheckpoint | undefined;
+  try {
+    [checkpoint] = await openTwice(options, read, found);
+  } catch (error) {
+    const row = isBroken(error) && checkpointId === null ? (await read()).checkpoints[0] : undefined;
+    if (row === undefined) throw error;
+    return idOnlyTuple(row, error as EngineError);
+  }
   if (checkpoint === undefined) return undefined;
   learn?.bodies(found.keys());
   return tupleOf(options, checkpoint, decoderOver(found, learn));
@@ -78,12 +93,39 @@ export async function* listTuples(
   let beforeSeq: number | null = null;
   for (let left = limit, size = FIRST_PAGE; left > 0; size = PAGE) {
     const page: ListQuery = { ...query, beforeSeq, limit: Math.min(left, size) };
-    const opened = await openTwice(options, () => readPage(options.sql, options.tenantId, page), found);
-    for (const checkpoint of opened) yield await tupleOf(options, checkpoint, decoder);
-    if (opened.length < page.limit) return;
-    left -= opened.length;
-    beforeSeq = opened.at(-1)?.seq ?? null;
+    const rows = await openPage(options, () => readPage(options.sql, options.tenantId, page), found);
+    for (const row of rows) yield "error" in row ? markedTuple(row, row.error) : await tupleOf(options, row, decoder);
+    if (rows.length < page.limit) return;
+    left -= rows.length;
+    beforeSeq = rows.at(-1)?.seq ?? null;
   }
+}
+
+type Broken = StoredCheckpoint & Readonly<{ error: EngineError }>;
+
+/** Together, or one by one when one of them is broken and that is to be marked. */
+async function openPage(
+  options: ReadOptions,
+  read: () => Promise<Snapshot>,
+  found: BodiesFound,
+): Promise<(OpenCheckpoint | Broken)[]> {
+  try {
+    return await openTwice(options, read, found);
+  } catch (error) {
+    if (!isBroken(error) || options.markBroken !== true) throw error;
+  }
+  const snapshot = await read();
+  const opened: (OpenCheckpoint | Broken)[] = [];
+  for (const row of snapshot.checkpoints) {
+    try {
+      const single = { ...snapshot, checkpoints: [row] };
+      opened.push(...(await openSnapshot(single, options.tenantId, options.bodies, found)));
+    } catch (error) {
+      if (!isBroken(error)) throw error;
+      opened.push({ ...row, error });
+    }
+  }
+  return opened;
 }
 
 const ANCESTORS_AT_ONCE = 128;

@@ -40,6 +40,8 @@ export type SaverOptions = Readonly<{
   attempt?: number;
   /** Where bodies go that are too large for Postgres, and the only thread to write to. */
   largeBodies?: LargeBodiesOptions | null;
+  /** Lists show checkpoints whose content is gone or damaged as empty ones with a mark, instead of failing. */
+  markBroken?: boolean;
 }>;
 
 /**

@@ -63,7 +63,15 @@ export async function getHistory(
     address?: StateAddress | undefined;
   }>,
 ): Promise<ThreadState[]> {
-  const graph = await openGraph(engine, of, readSaver(engine, of.tenantId));
+  const { deps, bodyReader } = engine;
+  const saver = createSaver({
+    sql: deps.db,
+    tenantId: of.tenantId,
+    commit: null,
+    bodies: bodyReader,
+    markBroken: true,
+  });
+  const graph = await openGraph(engine, of, saver);
   if (graph === undefined) return [];
   const config = configOf(of, page.address ?? {});
   const options = {

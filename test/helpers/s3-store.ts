@@ -22,7 +22,7 @@ export function describeS3(name: string, tests: (server: S3Server) => void): voi
   else describe.skip(`${name} (skipped: ${NO_S3})`, () => it("needs S3", () => {}));
 }
 
-export function s3Client(server: S3Server): S3Client {
+function s3Client(server: S3Server): S3Client {
   return new S3Client({ ...s3Options(server), requestChecksumCalculation: "WHEN_REQUIRED" });
 }
 
