@@ -1,9 +1,9 @@
 // From rows to checkpoints that can be read: records of moved ones fetched and merged with writes that came later, and
 // every body loaded that their values and writes name.
-import { compareWritesSortKeys, writesSortKey } from "@langchain/langgraph-checkpoint";
 import { EngineError } from "../core/errors.js";
 import type { BodyReader } from "./body-reader.js";
 import { referencesIn } from "./codec/format.js";
+import { inOrder, mergeWrites } from "./merge-writes.js";
 import { type CheckpointRecord, checkpointRecordKey, type PackBlock } from "./pack-types.js";
 import { checkpointKey, type Snapshot, type StoredCheckpoint, valueKey } from "./queries.js";
 
@@ -115,7 +115,7 @@ function openMoved(snapshot: Snapshot, row: StoredCheckpoint, record: Checkpoint
       version: record.versions[i] ?? "",
       text: texts.get(i),
     })),
-    writes: inOrder(mergeWrites(moved, writesHere(snapshot, row))),
+    writes: mergeWrites(moved, writesHere(snapshot, row)),
   };
 }
 
@@ -131,21 +131,6 @@ function restrict(checkpoint: OpenCheckpoint, only: ReadonlySet<string>): OpenCh
 function writesHere(snapshot: Snapshot, { threadId, ns, checkpointId }: StoredCheckpoint): OpenWrite[] {
   const writes = snapshot.writes.get(checkpointKey(threadId, ns, checkpointId)) ?? [];
   return writes.map(({ data, ...write }) => ({ ...write, text: data.toString("utf8") }));
-}
-
-/** Writes that came after the move, by the rule of the table: the first stays, special ones are replaced. */
-function mergeWrites(moved: readonly OpenWrite[], later: readonly OpenWrite[]): OpenWrite[] {
-  const merged = new Map(moved.map((write) => [`${write.idx} ${write.taskId}`, write]));
-  for (const write of later) {
-    const key = `${write.idx} ${write.taskId}`;
-    if (write.idx < 0 || !merged.has(key)) merged.set(key, write);
-  }
-  return [...merged.values()];
-}
-
-function inOrder(writes: readonly OpenWrite[]): OpenWrite[] {
-  const keyOf = ({ taskPath, taskId, idx }: OpenWrite) => writesSortKey(taskPath, taskId, idx);
-  return [...writes].sort((a, b) => compareWritesSortKeys(keyOf(a), keyOf(b)));
 }
 
 function keysByThread(opened: readonly OpenCheckpoint[]): Map<string, Set<string>> {

@@ -48,7 +48,9 @@ export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonl
   if (run === undefined) throw new EngineError("not_found", `There is no run ${runId}; \`perdure runs ls\` lists them`);
   const events = await listEvents(deps.db, run);
   const error =
-    run.errorCode === null ? null : ((await loadRunContent(deps, run.tenantId, runId)).error as RunError | null);
+    run.errorCode === null
+      ? null
+      : ((await loadRunContent(deps, run.tenantId, runId, { stream: false })).error as RunError | null);
   if (print.json) return print.line(json({ ...wire(run), error, events: events.map(wire) }));
   print.line(
     details({

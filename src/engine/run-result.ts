@@ -16,7 +16,7 @@ import { getStateAt } from "./state.js";
 export async function runResult(engine: Engine, run: RunRow): Promise<Json> {
   const { tenantId, threadId, runId } = run;
   if (run.status === "error" || run.status === "timeout") {
-    const { error } = await loadRunContent(engine.deps, tenantId, runId);
+    const { error } = await loadRunContent(engine.deps, tenantId, runId, { stream: false });
     const { type, message } = (error ?? {
       type: run.errorType ?? "Error",
       message: run.errorPreview ?? "",

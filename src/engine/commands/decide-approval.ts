@@ -26,7 +26,7 @@ export async function decideApproval(
   if (asking === undefined || assistant === undefined) {
     throw new EngineError("not_found", `The run or assistant that asked approval ${approval.approvalId} is gone`);
   }
-  const content = await loadRunContent(deps, tenantId, runId);
+  const content = await loadRunContent(deps, tenantId, runId, { stream: false });
   const asked = decodeRequest(content.request);
   return createRun(deps, {
     tenantId,

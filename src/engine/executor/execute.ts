@@ -136,7 +136,7 @@ async function streamGraph(
   const db = patient(deps, abort.signal);
   const [row, content] = await Promise.all([
     getRun(db, { tenantId, runId }),
-    loadRunContent({ ...deps, db }, tenantId, runId),
+    loadRunContent({ ...deps, db }, tenantId, runId, { stream: false }),
   ]);
   const request = decodeRequest(content.request);
   const saver = createSaver({
