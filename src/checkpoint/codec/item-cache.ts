@@ -15,7 +15,7 @@ export type Slot = Readonly<{ text: string; weight: number; children: readonly N
 export type Entry = Readonly<{
   slot: Slot;
   /** A message's fields when it was written; null for other items. */
-  fields: readonly unknown[] | null;
+  fields: MessageFields | null;
   /** Every object inside the item with what it held; null when a change inside can't be seen from its properties. */
   inside: readonly Held[] | null;
 }>;
@@ -54,55 +54,63 @@ function whatItHolds(item: object): readonly Held[] | null {
 
 function collect(object: object, held: Held[], depth: number): boolean {
   if (depth > MAX_DEPTH) return false;
-  const keys = Object.keys(object);
-  const values = keys.map((key) => (object as Record<string, unknown>)[key]);
+  const keys: string[] = [];
+  const values: unknown[] = [];
+  for (const key in object) {
+    keys.push(key);
+    values.push((object as Record<string, unknown>)[key]);
+  }
   held.push({ object, keys, values });
-  return values.every((value) => typeof value !== "object" || value === null || collect(value, held, depth + 1));
+  return values.every((value, i) => {
+    // A message's constructor arguments are its fields again.
+    if (typeof value !== "object" || value === null || keys[i] === "lc_kwargs") return true;
+    return collect(value, held, depth + 1);
+  });
 }
 
 function holdsTheSame({ object, keys, values }: Held): boolean {
-  const now = Object.keys(object);
-  if (now.length !== keys.length) return false;
-  for (let i = 0; i < now.length; i++) {
-    const key = now[i] as string;
+  let i = 0;
+  for (const key in object) {
     if (key !== keys[i] || !Object.is((object as Record<string, unknown>)[key], values[i])) return false;
+    i++;
   }
-  return true;
+  return i === keys.length;
 }
 
 type AnyMessage = BaseMessage & Record<string, unknown>;
+type MessageFields = ReturnType<typeof fieldsOf>;
 
-function fieldsOf(message: BaseMessage): readonly unknown[] {
+function fieldsOf(message: BaseMessage) {
   const m = message as AnyMessage;
-  return [
-    m.content,
-    m.id,
-    m.name,
-    m.additional_kwargs,
-    m.response_metadata,
-    m.tool_calls,
-    m.invalid_tool_calls,
-    m.tool_call_id,
-    m.usage_metadata,
-    m.status,
-    m.artifact,
-  ];
+  return {
+    content: m.content,
+    id: m.id,
+    name: m.name,
+    additional_kwargs: m.additional_kwargs,
+    response_metadata: m.response_metadata,
+    tool_calls: m.tool_calls,
+    invalid_tool_calls: m.invalid_tool_calls,
+    tool_call_id: m.tool_call_id,
+    usage_metadata: m.usage_metadata,
+    status: m.status,
+    artifact: m.artifact,
+  };
 }
 
 /** Written out: this runs for every message of a conversation at every step. */
-function sameFields(message: BaseMessage, fields: readonly unknown[]): boolean {
+function sameFields(message: BaseMessage, fields: MessageFields): boolean {
   const m = message as AnyMessage;
   return (
-    m.content === fields[0] &&
-    m.id === fields[1] &&
-    m.name === fields[2] &&
-    m.additional_kwargs === fields[3] &&
-    m.response_metadata === fields[4] &&
-    m.tool_calls === fields[5] &&
-    m.invalid_tool_calls === fields[6] &&
-    m.tool_call_id === fields[7] &&
-    m.usage_metadata === fields[8] &&
-    m.status === fields[9] &&
-    m.artifact === fields[10]
+    m.content === fields.content &&
+    m.id === fields.id &&
+    m.name === fields.name &&
+    m.additional_kwargs === fields.additional_kwargs &&
+    m.response_metadata === fields.response_metadata &&
+    m.tool_calls === fields.tool_calls &&
+    m.invalid_tool_calls === fields.invalid_tool_calls &&
+    m.tool_call_id === fields.tool_call_id &&
+    m.usage_metadata === fields.usage_metadata &&
+    m.status === fields.status &&
+    m.artifact === fields.artifact
   );
 }
