@@ -54,9 +54,12 @@ async function findInstallation(
   config: Config,
   dataDir: string,
 ): Promise<{ databaseUrl: string; bodies: string | null }> {
-  if (config.databaseUrl !== null) return { databaseUrl: config.databaseUrl, bodies: config.bodies };
   const running = await readDevFile(dataDir);
-  if (running !== null) return { databaseUrl: running.database_url, bodies: config.bodies ?? running.bodies };
+  const databaseUrl = config.databaseUrl ?? running?.database_url;
+  if (databaseUrl !== undefined) {
+    const known = running?.database_url === databaseUrl ? running.bodies : null;
+    return { databaseUrl, bodies: config.bodies ?? known };
+  }
   throw new EngineError(
     "config_invalid",
     `DATABASE_URL is not set and no development server runs in ${dataDir}: start \`perdure dev\`, or set DATABASE_URL`,
