@@ -39,7 +39,7 @@ export async function crashInToolCall(server: Server, callLog: string): Promise<
   });
   process.kill(victim, "SIGKILL");
   const killedAt = seconds();
-  tell(`kill -9 ${victim}; its lease runs out, and then the other worker takes over`);
+  tell(`kill -9 ${victim}; when its lease is over, another worker takes the run`);
 
   await until("another worker to enter track_parcel again", 60_000, async () => {
     const pid = readCalls(callLog).pid(TRACK);
