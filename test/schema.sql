@@ -277,6 +277,7 @@ CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_m
  RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
 AS $function$
 #variable_conflict use_column
 begin
