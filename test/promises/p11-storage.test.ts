@@ -141,5 +141,5 @@ describeS3("P11 on S3", (server) => {
     vi.stubEnv("AWS_ACCESS_KEY_ID", server.accessKeyId);
     vi.stubEnv("AWS_SECRET_ACCESS_KEY", server.secretAccessKey);
     await keepsThePromise(await newS3Uri(server), 50);
-  });
+  }, 180_000);
 });
