@@ -154,9 +154,11 @@ export class Saver extends BaseCheckpointSaver<string> {
 
   private async send(threadId: string, make: (session: EncodeSession) => Draft): Promise<void> {
     if (this.outbox === null) throw readOnly();
-    const own = this.options.largeBodies?.threadId;
-    if (own !== undefined && own !== threadId) {
-      throw new EngineError("bad_request", `Run ${this.options.runId} writes to thread ${own}, not to ${threadId}.`);
+    const { largeBodies, runId, attempt } = this.options;
+    const own = largeBodies?.threadId ?? threadId;
+    if (own !== threadId) {
+      const who = `Attempt ${attempt} of run ${runId}`;
+      throw new EngineError("bad_request", `${who} holds thread ${own} and can't write to ${threadId}.`);
     }
     const session = this.sessionOf(threadId);
     for (const key of await this.outbox.send(() => make(session))) session.known.add(key);

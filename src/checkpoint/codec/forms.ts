@@ -131,7 +131,7 @@ type ErrorPayload = Readonly<{
 }>;
 
 /** An error of a class that isn't JavaScript's own is kept as an Error with its name, message, stack, cause and fields. */
-export function takeError(error: Error): ErrorPayload {
+function takeError(error: Error): ErrorPayload {
   // A DOMException has its message on the prototype.
   const hidden: Record<string, unknown> = error.message === "" ? {} : { message: error.message };
   const shown: Record<string, unknown> = {};

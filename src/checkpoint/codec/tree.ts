@@ -47,7 +47,7 @@ export function treeOf(items: readonly unknown[], source: ItemSource, memo: Tree
 }
 
 /** The children of a text made of these slots. */
-export function childrenOf(slots: readonly Slot[]): Node[] {
+function childrenOf(slots: readonly Slot[]): Node[] {
   return slots.flatMap((slot) => slot.children);
 }
 
