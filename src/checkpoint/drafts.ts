@@ -76,7 +76,8 @@ export function draftWrites(
     const idx = WRITES_IDX_MAP[channel] ?? position;
     return { ns, checkpointId, taskId, idx, taskPath, channel, data: Buffer.from(text), refs };
   });
-  const progress = taskId !== NO_TASK && taskPath !== START_PATH && rows.some(({ channel }) => !CONTROL_CHANNELS.has(channel));
+  const progress =
+    taskId !== NO_TASK && taskPath !== START_PATH && rows.some(({ channel }) => !CONTROL_CHANNELS.has(channel));
   return draft(threadId, encoder.nodes, { values: [], writes: rows, checkpoints: [], progress });
 }
 
