@@ -40,6 +40,8 @@ export async function* outgoing(source: AsyncIterable<SourceItem>, plan: StreamP
 function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgoing> {
   const messages = createMessagesMode();
   const running = new Map<string, string>();
+  /** Tasks inside which something has ended. */
+  const ended = new Set<string>();
   const name = (mode: string, ns: readonly string[]): string =>
     plan.subgraphs && ns.length > 0 ? `${mode}|${ns.join("|")}` : mode;
   const shown = (mode: Parameters<typeof plan.modes.has>[0], ns: readonly string[]): boolean =>
@@ -117,7 +119,30 @@ function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgo
     return event(eventName, payload, gate);
   }
 
-  return (item) => (item.kind === "chunk" ? onChunk(item) : graphEvent(item.event));
+  /**
+   * Outcomes of what ran inside a task are as durable as the task's result; the rest shows what goes on. What starts inside
+   * a task may be given what the task has just made: its input is shown with its end.
+   */
+  function* onEvent(graphEvent: GraphEvent): Iterable<Outgoing> {
+    const { event: kind, data, tags } = graphEvent;
+    const tasks = taskOf(graphEvent.metadata);
+    const inside: Gate = { kind: "tasks", tasks };
+    if (/_(end|error)$/.test(kind)) {
+      for (const task of tasks) ended.add(task);
+      yield event("events", graphEvent, inside);
+    } else if (kind.endsWith("_start") && tags?.some((tag) => tag.startsWith("graph:step:"))) {
+      yield event("events", graphEvent, STEP);
+    } else if (kind.endsWith("_start")) {
+      const made = tasks.some((task) => kind === "on_chain_start" || ended.has(task));
+      yield event("events", made ? { ...graphEvent, data: { ...fieldsOf(data), input: undefined } } : graphEvent, NOW);
+    } else {
+      const chunk = fieldsOf(data)?.chunk;
+      const whole = kind === "on_chain_stream" && typeof chunk !== "string" && !isToken(chunk);
+      yield event("events", graphEvent, whole ? inside : NOW);
+    }
+  }
+
+  return (item) => (item.kind === "chunk" ? onChunk(item) : onEvent(item.event));
 }
 
 function event(name: string, data: unknown, gate: Gate): Outgoing {
@@ -144,12 +169,6 @@ function* debugEvent(name: string, debug: Readonly<Record<string, unknown>>): It
   const open = debug.type === "task_result" ? openInterrupts(payload.interrupts) : [];
   if (open === "internal") return;
   yield event(name, { ...debug, payload: taskShape(payload) }, open.length > 0 ? SETTLE : STEP);
-}
-
-/** Outcomes of what ran inside a task are as durable as the task's result; the rest shows what goes on. */
-function* graphEvent(graphEvent: GraphEvent): Iterable<Outgoing> {
-  const outcome = /_(end|error)$/.test(graphEvent.event);
-  yield event("events", graphEvent, outcome ? { kind: "tasks", tasks: taskOf(graphEvent.metadata) } : NOW);
 }
 
 /** The questions among interrupts: those the engine asks itself (a sleep) are nobody's to answer. */
