@@ -1,4 +1,5 @@
 // The worker: fetches runs for its free slots, starts them, and hands them back when it must stop. It knows no graph.
+import { setMaxListeners } from "node:events";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { claimRuns, type ClaimedRun } from "../../runs/claim.js";
@@ -35,6 +36,8 @@ type Active = Readonly<{ runId: string; done: Promise<void>; abort: AbortControl
 export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const active = new Map<string, Active>();
   const drain = new AbortController();
+  // Every run under way listens.
+  setMaxListeners(0, drain.signal);
 
   const begin = (run: ClaimedRun): void => {
     const lease: Lease = { ...run, owner: options.owner };
