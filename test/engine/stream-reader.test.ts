@@ -194,6 +194,39 @@ describe("who watches a run", () => {
     expect(await ids(items)).toEqual([1_000_000_000]);
   });
 
+  it("gets states whole that are stored in pieces, wherever it comes in", async () => {
+    const lease = await makeRunningRun(database.db);
+    const sink = sinkOf(lease);
+    const states = Array.from({ length: 60 }, (_, n) =>
+      JSON.stringify(Array.from({ length: n }, (__, i) => `${i} `.repeat(50))),
+    );
+    for (const json of states) {
+      await sink.push({ event: "values", json });
+      await sink.drain();
+    }
+    const live = watch(lease, { afterId: undefined, heartbeatMs: 1 });
+    expect((await live.items.next()).value).toEqual({ kind: "heartbeat" });
+    const last = JSON.stringify([...(JSON.parse(states.at(-1) ?? "") as string[]), "the last"]);
+    await sink.push({ event: "values", json: last });
+    await sink.drain();
+    await finishRun(database.db, lease);
+    writer.notifier.notify("stream", lease.runId);
+    const texts = async (items: AsyncIterable<{ kind: string; line?: { json: string } }>) => {
+      const seen: string[] = [];
+      for await (const { line } of items) if (line !== undefined) seen.push(line.json);
+      return seen;
+    };
+    expect(await texts(live.items)).toEqual([last]);
+    for (const afterId of [0, 1, 30, 59, 60]) {
+      expect(await texts(watch(lease, { afterId }).items)).toEqual([...states, last].slice(afterId));
+    }
+    const { rows } = await database.db.query<{ stored: number }>(
+      "select sum(length(lines))::int as stored from stream_chunks where run_id = $1",
+      [lease.runId],
+    );
+    expect(rows[0]?.stored).toBeLessThan(states.reduce((sum, { length }) => sum + length, 0) / 4);
+  });
+
   it("reads a long stream page by page, however slowly", async () => {
     const lease = await makeRunningRun(database.db);
     for (let n = 0; n < 100; n++) {

@@ -91,10 +91,14 @@ describe("a run's events", () => {
   it("larger than a batch are stored whole", async () => {
     const lease = await makeRunningRun(database.db);
     const sink = createStreamSink(partsOf(database.db).deps, lease, noAbort());
-    const large = JSON.stringify("€".repeat(200_000));
-    for (let n = 0; n < 3; n++) await sink.push({ event: "custom", json: large });
+    const large = ["€", "ß", "x"].map((letter) => JSON.stringify(letter.repeat(200_000)));
+    for (const json of large) await sink.push({ event: "custom", json });
     await sink.drain();
-    expect((await stored(database.db, lease)).slice(1).map(({ json }) => json === large)).toEqual([true, true, true]);
+    expect((await stored(database.db, lease)).slice(1).map(({ json }, n) => json === large[n])).toEqual([
+      true,
+      true,
+      true,
+    ]);
   });
 });
 
@@ -203,10 +207,10 @@ describe("a database that goes away", () => {
     let away = true;
     parts.failWith(() => (away ? Object.assign(new Error("away"), { code: "57P01" }) : undefined));
     const sink = createStreamSink(parts.deps, lease, noAbort());
-    const mega = { event: "custom", json: JSON.stringify("x".repeat(1024 * 1024)) };
-    for (let n = 0; n < 3; n++) await sink.push(mega);
+    const mega = (letter: string) => ({ event: "custom", json: JSON.stringify(letter.repeat(1024 * 1024)) });
+    for (const letter of "abc") await sink.push(mega(letter));
     let waited = true;
-    const pushed = sink.push(mega).then(() => (waited = false));
+    const pushed = sink.push(mega("d")).then(() => (waited = false));
     await new Promise((resolve) => setImmediate(resolve));
     expect(waited).toBe(true);
     away = false;

@@ -4,8 +4,8 @@ import type { RunId, TenantId } from "../../core/ids.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { isFinished } from "../../core/run.js";
 import { lastStreamId, readStreamPage, type StreamLine, type StreamPage } from "../../runs/stream-chunks.js";
-import { loadRunContent } from "../run-content.js";
 import { createNews } from "./news.js";
+import { movedLines, createRestorer } from "./restore.js";
 
 /** Batches read at a time: bounds what a slow reader holds. */
 const PAGE_ROWS = 16;
@@ -28,6 +28,7 @@ export type ReadStreamOptions = Readonly<{
 /** Yields a run's events in order; ends when the run is finished and all was read, when it is deleted, or by the signal. */
 export async function* readStream(deps: Deps, options: ReadStreamOptions): AsyncGenerator<StreamItem> {
   const { tenantId, runId, signal } = options;
+  const restorer = createRestorer(deps, options);
   const news = createNews(deps, { runId, signal, heartbeatMs: options.heartbeatMs, pollMs: options.pollMs });
   try {
     let { afterId, packId } = await startingPoint(deps, options);
@@ -42,7 +43,10 @@ export async function* readStream(deps: Deps, options: ReadStreamOptions): Async
       }
       const moved = page.packId !== packId;
       packId = page.packId;
-      for (const line of moved ? await movedLines(deps, { tenantId, runId, afterId }) : page.lines) {
+      const lines = moved ? await movedLines(deps, { tenantId, runId }) : page.lines;
+      for (const stored of lines) {
+        const line = await restorer.restore(stored);
+        if (line.id <= afterId) continue;
         afterId = line.id;
         yield { kind: "line", line };
         if (signal.aborted) return;
@@ -79,14 +83,6 @@ async function startingPoint(
   const page = await readStreamPage(deps.db, { tenantId, runId, afterId: lastId, maxRows: 1 });
   const packId = page?.packId ?? null;
   if (lastId >= 0 || packId === null) return { afterId: lastId, packId };
-  const moved = await movedLines(deps, { tenantId, runId, afterId: -1 });
+  const moved = await movedLines(deps, { tenantId, runId });
   return { afterId: moved.at(-1)?.id ?? -1, packId };
-}
-
-/** Events of a run whose stream left Postgres, and those that came after. */
-async function movedLines(deps: Deps, { tenantId, runId, afterId }: Place): Promise<StreamLine[]> {
-  const { stream } = await loadRunContent(deps, tenantId, runId);
-  return stream
-    .filter(({ id }) => id > afterId)
-    .map(({ id, event, data }) => ({ id, event, json: JSON.stringify(data) }));
 }

@@ -5,6 +5,7 @@ import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import { appendStreamChunks, IDS_PER_ATTEMPT, type StreamLine } from "../../runs/stream-chunks.js";
+import { createDeltaEncoder } from "../../runs/stream-delta.js";
 import type { StreamEvent } from "./modes.js";
 
 const LINGER_MS = 25;
@@ -41,6 +42,7 @@ type Batch = StreamLine[];
 
 class Sink implements StreamSink {
   private nextId: number;
+  private readonly shorten = createDeltaEncoder();
   private queue: StreamLine[] = [];
   private queuedBytes = 0;
   private failure: Readonly<{ error: unknown }> | undefined;
@@ -83,7 +85,7 @@ class Sink implements StreamSink {
   }
 
   private number({ event, json }: StreamEvent): StreamLine {
-    return { id: this.nextId++, event, json };
+    return this.shorten({ id: this.nextId++, event, json });
   }
 
   private check(): void {
