@@ -140,7 +140,9 @@ async function keepListening(options: NotifierOptions, signal: AbortSignal, ears
         );
         return;
       }
-      log.debug({ code: (error as { code?: string }).code, failures }, "the listening connection failed");
+      const fields = { code: (error as { code?: string }).code, failures };
+      if (failures <= 1) log.warn(fields, "the listening connection failed; loops poll until it is back");
+      else log.debug(fields, "the listening connection failed again");
     }
     await clock.sleep(backoffMs(Math.max(1, failures), random()), signal);
   }

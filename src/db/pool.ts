@@ -100,6 +100,8 @@ class Connections {
   }
 
   private async connect(): Promise<pg.PoolClient> {
+    if (this.closing)
+      throw new EngineError("internal", "The database connections were closed; nothing more can be asked.");
     try {
       return await this.pool.connect();
     } catch (error) {

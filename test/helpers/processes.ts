@@ -116,18 +116,6 @@ function follow(child: ChildProcess, name: string): TestProcess {
   };
 }
 
-/** The JSON that `url` answers with, once it does with 2xx. */
-export function waitForHttp(url: string, timeoutMs = 30_000): Promise<unknown> {
-  return until(
-    `an answer from ${url}`,
-    async () => {
-      const response = await fetch(url);
-      return response.ok && { body: await response.json() };
-    },
-    { timeoutMs },
-  ).then(({ body }) => body);
-}
-
 // Registered when the test file imports this, before its own hooks, and so it runs after them.
 afterAll(() => {
   const left = [...started].filter(({ pid }) => isRunning(pid));

@@ -65,7 +65,7 @@ export async function superviseEmbeddedPostgres(options: EmbeddedOptions): Promi
   const watching = (async () => {
     while (!stopped) {
       await sleep(250);
-      if (stopped || mayHold(server.pid, options.dataDir)) continue;
+      if (stopped || isRunning(server.pid)) continue;
       options.log.warn({ pid: server.pid }, "embedded Postgres has died; it is started again");
       try {
         server = await startEmbeddedPostgres({ ...options, port });
@@ -180,6 +180,7 @@ async function ask(password: string, port: number): Promise<"ours" | "foreign" |
     return "ours";
   } catch (error) {
     const { code } = error as { code?: string };
+    if (code === "53300") return "ours"; // it has no room left, not even for this question
     return code?.startsWith("28") ? "foreign" : "silent";
   } finally {
     await client.end().catch(() => undefined);
@@ -227,7 +228,7 @@ async function stop(pid: number, dataDir: string): Promise<void> {
     if (!mayHold(pid, dataDir)) return;
     process.kill(pid, signal);
     for (const endMs = performance.now() + waitMs; performance.now() < endMs; await sleep(10)) {
-      if (!mayHold(pid, dataDir)) return;
+      if (!isRunning(pid)) return;
     }
   }
 }
