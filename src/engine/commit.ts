@@ -14,7 +14,9 @@ select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fen
 
 /** More than this in one statement waits for the next; a run's operations of one turn are never split. */
 const MAX_BATCH_BYTES = 16 * 1024 * 1024;
-/** Operations waiting beyond this make their senders wait, which is the back-pressure. */
+/** Tries of a statement that the server refuses: a full disk may be over a moment later, a value it can't take isn't. */
+const MAX_REFUSALS = 3;
+
 export type Combiner = Readonly<{
   /** The commit function of one lease. Its operations are numbered, so that a lost reply is no lost lease. */
   forLease(lease: Lease, signal: AbortSignal): Commit;
@@ -101,8 +103,9 @@ async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise
       const { rows } = await deps.db.query<Sent & { runId: string }>(STATEMENT, params);
       return new Map(rows.map((row) => [row.runId, row]));
     } catch (error) {
-      if (batch.length > 1 && !isTransientDbError(error)) return sendOneByOne(deps, owner, batch);
-      if (!isTransientDbError(error) || batch.every((part) => part.queue.signal.aborted)) return error as Error;
+      const refused = !isTransientDbError(error);
+      if (refused && batch.length > 1) return sendOneByOne(deps, owner, batch);
+      if ((refused && tries >= MAX_REFUSALS) || batch.every((part) => part.queue.signal.aborted)) return error as Error;
       deps.log.warn({ code: String((error as { code?: unknown }).code), tries }, "commit failed, trying again");
       await deps.clock.sleep(backoffMs(tries, deps.random(), 50, 1_000));
     }

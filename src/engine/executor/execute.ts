@@ -47,7 +47,10 @@ const MAX_TRIES_WHEN_STOPPING = 4;
 type Attempt = Readonly<{
   run: ClaimedRun;
   lease: Lease;
-  abort: AbortController;
+  /** Aborted: the lease is over, the run cancelled or the worker stopping. Nothing of the attempt may be stored any more. */
+  over: AbortSignal;
+  /** Ends the graph: `over`, or a commit that failed, of which the run still has to tell. */
+  stop: AbortSignal;
   drain: AbortSignal;
   /** The first commit that failed, if one did: LangGraph may wrap or swallow what a saver throws. */
   commitError: () => unknown;
@@ -81,16 +84,17 @@ function startAttempt(
   lease: Lease,
   signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
 ): Attempt {
-  const abort = new AbortController();
-  signals.abort.addEventListener("abort", () => abort.abort(signals.abort.reason), { once: true });
-  if (signals.abort.aborted) abort.abort(signals.abort.reason);
-  options.heartbeat.hold(lease, (why) => abort.abort(new Error(`lease ${why}`)));
-  const send = options.combiner.forLease(lease, abort.signal);
+  const leaseOver = new AbortController();
+  const commitFailed = new AbortController();
+  const over = AbortSignal.any([signals.abort, leaseOver.signal]);
+  options.heartbeat.hold(lease, (why) => leaseOver.abort(new Error(`lease ${why}`)));
+  const send = options.combiner.forLease(lease, over);
   let failed: unknown;
   return {
     run,
     lease,
-    abort,
+    over,
+    stop: AbortSignal.any([over, commitFailed.signal]),
     drain: signals.drain,
     commitError: () => failed,
     commit: async (op) => {
@@ -98,7 +102,7 @@ function startAttempt(
         await send(op);
       } catch (error) {
         failed ??= error;
-        abort.abort(error);
+        commitFailed.abort(error);
         throw error;
       }
     },
@@ -107,15 +111,15 @@ function startAttempt(
 
 /** Runs the graph; undefined when the lease is lost and there is nothing to say. */
 async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt): Promise<Ended | undefined> {
-  const { lease, abort } = attempt;
-  const sink = createStreamSink(deps, lease, abort.signal);
+  const { lease, over } = attempt;
+  const sink = createStreamSink(deps, lease, over);
   try {
     return await streamGraph(deps, options, attempt, sink);
   } catch (error) {
     const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
     const outcome = failureOutcome(error, {
       commitError: attempt.commitError(),
-      aborted: abort.signal.aborted,
+      aborted: over.aborted,
       checkpointId,
     });
     if (outcome === undefined) return undefined;
@@ -130,10 +134,10 @@ async function streamGraph(
   attempt: Attempt,
   sink: ReturnType<typeof createStreamSink>,
 ): Promise<Ended> {
-  const { run, lease, abort, drain } = attempt;
+  const { run, lease, stop, drain } = attempt;
   const { tenantId, runId, threadId } = lease;
   // Reads go on trying for as long as the lease holds: a restart of Postgres is no reason to fail a run.
-  const db = patient(deps, abort.signal);
+  const db = patient(deps, stop);
   const [row, content] = await Promise.all([
     getRun(db, { tenantId, runId }),
     loadRunContent({ ...deps, db }, tenantId, runId, { stream: false }),
@@ -164,9 +168,9 @@ async function streamGraph(
       {
         ...base,
         configurable: { ...base.configurable, ...(checkpoint ?? {}) },
-        signal: abort.signal,
+        signal: stop,
         control,
-        callbacks: [new DurabilityBarrier(() => saver.flushed(), abort.signal)],
+        callbacks: [new DurabilityBarrier(() => saver.flushed(), stop)],
       },
       plan,
     );
