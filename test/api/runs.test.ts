@@ -446,6 +446,7 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
         [`/threads/${thread_id}/runs/${run_id}/stream?namespace=a`, 422, /namespace/],
         [`/threads/${thread_id}/runs/${run_id}/stream`, 422, /Last-Event-ID/, { headers: { "last-event-id": "x" } }],
         ["/runs", 422, /checkpoint_id/, post({ assistant_id: "agent", checkpoint_id: nobody })],
+        [`/threads/${thread_id}/runs/${run_id}`, 501, /DELETE/, { method: "DELETE" }],
         ["/runs/batch", 501, /\/runs\/batch/, post([])],
         ["/runs/cancel", 501, /\/runs\/cancel/, post({})],
         ["/runs/crons", 501, /\/runs\/crons/, post({})],
