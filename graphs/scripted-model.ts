@@ -63,7 +63,7 @@ export class ScriptedModel extends BaseChatModel {
       await runManager?.handleLLMNewToken(word, undefined, undefined, undefined, undefined, { chunk });
     }
     answered();
-    yield lastChunk(reply, turn, usage(conversation, words.length));
+    yield lastChunk(reply, `call_${conversation.at(-1)?.id ?? turn}`, usage(conversation, words.length));
   }
 }
 
@@ -71,11 +71,11 @@ function textChunk(word: string): ChatGenerationChunk {
   return new ChatGenerationChunk({ text: word, message: new AIMessageChunk({ content: word }) });
 }
 
-/** The tool calls come last, whole. Their ids follow from the conversation, so the same turn makes the same ids. */
-function lastChunk(reply: Reply, turn: number, usage_metadata: UsageMetadata): ChatGenerationChunk {
+/** The tool calls come last, whole. Their ids follow from the message that is answered: asked again, it makes the same. */
+function lastChunk(reply: Reply, callId: string, usage_metadata: UsageMetadata): ChatGenerationChunk {
   const tool_call_chunks = (reply.toolCalls ?? []).map(({ name, args }, index) => ({
     type: "tool_call_chunk" as const,
-    id: `call_${turn}_${index}`,
+    id: `${callId}_${index}`,
     index,
     name,
     args: JSON.stringify(args),

@@ -32,7 +32,8 @@ test("approved, it pays back once and says so", async () => {
   await invoke("approved", complaint);
   const { messages } = await invoke("approved", decide("approve"));
   const refunds = messages.filter((message) => (message as ToolMessage).name === "refund");
-  expect(refunds.map((message) => message.text)).toEqual(["paid 129.00 EUR back for order 1042 (call_5_0)"]);
+  expect(refunds).toHaveLength(1);
+  expect(refunds[0]?.text).toMatch(/^paid 129.00 EUR back for order 1042 \(call_/);
   expect(messages.at(-1)?.text).toBe("Done: 129.00 EUR are on their way back to you.");
 });
 
