@@ -259,19 +259,6 @@ export async function releaseRun(sql: Sql, key: RunKey): Promise<RunRow | undefi
   return rows[0];
 }
 
-/** Deletes a finished run with its events and stream; false when it isn't there or not finished. */
-export async function deleteFinishedRun(
-  sql: Sql,
-  key: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
-): Promise<boolean> {
-  const { rowCount } = await sql.query(
-    `delete from runs
-    where tenant_id = $1 and thread_id = $2 and run_id = $3 and status not in ('pending', 'running')`,
-    [key.tenantId, key.threadId, key.runId],
-  );
-  return rowCount > 0;
-}
-
 /** Records which version of the graph's code the run is executed with. */
 export async function setAgentVersion(
   sql: Sql,

@@ -83,7 +83,7 @@ async function databaseNow(sql: Sql): Promise<Date> {
 }
 
 /** The wire's command as LangGraph's. */
-export function toCommand(command: RunCommand): Command {
+function toCommand(command: RunCommand): Command {
   const { resume, update, goto } = command;
   return new Command({
     ...(resume === undefined || resume === null ? {} : { resume }),
