@@ -21,7 +21,6 @@ export type Config = Readonly<{
   dbPool: number;
   previews: boolean;
   logLevel: LogLevel;
-  secretKey: string | null;
 }>;
 
 const postgresUrl = z
@@ -120,15 +119,6 @@ const SETTINGS = {
     about: "What is logged; at debug, errors of commands show their stack.",
     default: "info",
     schema: oneOf("debug", "info", "warn", "error", "silent"),
-  },
-  PERDURE_SECRET_KEY: {
-    field: "secretKey",
-    about: "What signs and encrypts for this installation: at least 32 characters.",
-    default: null,
-    schema: z
-      .string()
-      .refine((text) => text.length >= 32, "at least 32 characters")
-      .nullable(),
   },
 } as const satisfies Record<
   string,
