@@ -1,6 +1,5 @@
 // The HTTP door: what holds for every request, and the routes behind it. One app per engine, served by any fetch server.
 import { Hono, type MiddlewareHandler } from "hono";
-import { bodyLimit } from "hono/body-limit";
 import { cors } from "hono/cors";
 import { HTTPException } from "hono/http-exception";
 import type { Engine } from "../engine/engine.js";
@@ -14,8 +13,6 @@ import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { runRoutes } from "./routes/runs.js";
 import { stateRoutes } from "./routes/state.js";
 import { threadRoutes } from "./routes/threads.js";
-
-const MAX_BODY_BYTES = 64 * 1024 * 1024;
 
 const EXPOSED_HEADERS = [
   "content-location",
@@ -40,7 +37,6 @@ export function createApp(engine: Engine): Hono {
   app.use(requestId(engine));
   // Browsers ask for what they need; allowing what they ask for covers every x- header.
   app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
-  app.use(bodyLimit({ maxSize: MAX_BODY_BYTES, onError: tooLarge }));
   app.route("/", metaRoutes(engine));
   app.use(tenant(engine));
   app.route("/", assistantRoutes(engine));
@@ -69,8 +65,4 @@ function tenant(engine: Engine): MiddlewareHandler<ApiEnv> {
     c.set("tenantId", await engine.tenantOf(c.req.raw.headers));
     await next();
   };
-}
-
-function tooLarge(): never {
-  throw new HTTPException(413, { message: `The request body is larger than ${MAX_BODY_BYTES} bytes` });
 }

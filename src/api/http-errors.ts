@@ -32,7 +32,8 @@ export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Res
     return wire(c, error.status, error.message, "http", {});
   }
   const known = asEngineError(error);
-  if (known === undefined || STATUS[known.code] >= 500) {
+  // A route that isn't served yet is nothing for operators: any client may ask for it at any time.
+  if (known?.code !== "not_implemented" && (known === undefined || STATUS[known.code] >= 500)) {
     logFailure(log, c, error, known);
   }
   if (known === undefined) {

@@ -8,6 +8,7 @@ import { isUuid } from "../core/ids.js";
 import type { ApiEnv } from "./env.js";
 
 export const IGNORED_FIELDS_HEADER = "X-Perdure-Ignored-Fields";
+const MAX_BODY_BYTES = 64 * 1024 * 1024;
 
 /** The request's JSON body as the schema has it; an empty body is `{}`. */
 export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: S): Promise<z.output<S>> {
@@ -20,13 +21,42 @@ export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: 
 }
 
 async function readJson(c: Context<ApiEnv>): Promise<unknown> {
-  const text = await c.req.text();
+  const bytes = await readBytes(c);
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    // Putting U+FFFD in their place would store something else than was sent.
+    throw new HTTPException(400, { message: "The request body is not valid UTF-8" });
+  }
   if (text.trim() === "") return {};
   try {
     return JSON.parse(text);
   } catch {
     throw new HTTPException(400, { message: "The request body is not valid JSON" });
   }
+}
+
+/** Refuses a body as soon as it is known to be too large, by the length it declares or by what has come. */
+async function readBytes(c: Context<ApiEnv>): Promise<Buffer> {
+  if (Number(c.req.header("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge(c);
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  const reader = c.req.raw.body?.getReader();
+  for (;;) {
+    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+    if (done) return Buffer.concat(chunks);
+    length += value.length;
+    // The rest is not cancelled here: that would cut the connection before the answer is out.
+    if (length > MAX_BODY_BYTES) throw tooLarge(c);
+    chunks.push(value);
+  }
+}
+
+/** What is still on its way has no reader: no other request can follow on this connection. */
+function tooLarge(c: Context<ApiEnv>): HTTPException {
+  c.header("Connection", "close");
+  return new HTTPException(413, { message: `The request body is larger than ${MAX_BODY_BYTES} bytes` });
 }
 
 /** A path parameter that must be a UUID, in lower case: `pathId<ThreadId>(c, "thread_id")`. */
