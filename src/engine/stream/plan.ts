@@ -39,8 +39,9 @@ export function planStream(
     subgraphs: request.stream_subgraphs,
     langgraph: {
       streamMode: [...wanted],
-      // Partial messages of models inside subgraphs show in mode "messages" without being asked for.
-      subgraphs: request.stream_subgraphs || modes.has("messages"),
+      // Partial messages of models inside subgraphs show in mode "messages" without being asked for; what ends inside them in
+      // mode "events", once its task is done.
+      subgraphs: request.stream_subgraphs || modes.has("messages") || modes.has("events"),
       events: modes.has("events"),
     },
   };
