@@ -26,20 +26,22 @@ import { stepsGraph } from "../helpers/scripted-graphs.js";
 import { StreamingModel } from "../helpers/streaming-model.js";
 
 const WRITE_MS = 300;
-const WORD_MS = 20;
+/** What a tool, a node or a word takes: what comes all at once would wait together and hide who is early. */
+const WORK_MS = 20;
 const MODES = [
   ...["values", "updates", "messages-tuple", "messages", "tasks"],
   ...["checkpoints", "debug", "custom", "tools", "events"],
 ] as const;
 
 /** What a step made and nobody could know before: to be found in events and in rows, whatever their form. */
-const made = (what: "result" | "question") => `made:${what}:${randomUUID()}`;
+const mark = (what: "result" | "question") => `made:${what}:${randomUUID()}`;
 const MARK = /made:(?:result|question):[0-9a-f-]{36}/g;
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => a.concat(b), default: () => [] }) });
-const step = () => ({ log: [made("result")] });
+const result = () => sleep(WORK_MS, mark("result"));
+const step = async () => ({ log: [await result()] });
 
-const lookup = tool(() => made("result"), { name: "lookup", description: "", schema: z.object({ n: z.number() }) });
+const lookup = tool(result, { name: "lookup", description: "", schema: z.object({ n: z.number() }) });
 const roundOf = (messages: readonly BaseMessage[]) => messages.filter((message) => message.type === "ai").length;
 
 /** Two calls at once, then an answer; all of it streamed. */
@@ -47,7 +49,7 @@ const model = new StreamingModel((messages) => {
   const round = roundOf(messages);
   const calls = [1, 2].map((n) => ({ id: `call-${round}-${n}`, name: "lookup", args: { n } }));
   return { text: `one two three ${round}`, ...(round < 1 ? { calls } : {}) };
-}, WORD_MS);
+}, WORK_MS);
 const agent = createAgent({ model, tools: [lookup] });
 
 /** The same in one node, by hand, with a chain beside; what comes next is decided by a function. */
@@ -64,7 +66,7 @@ const handmade = new StateGraph(MessagesAnnotation)
     }
     return { messages: answers };
   })
-  .addNode("last", () => ({ messages: [new AIMessage(made("result"))] }))
+  .addNode("last", async () => ({ messages: [new AIMessage(await result())] }))
   .addEdge(START, "loop")
   .addConditionalEdges("loop", () => "last")
   .addConditionalEdges("last", () => END);
@@ -89,16 +91,17 @@ const nested = new StateGraph(Log)
   .addEdge("inner", "last")
   .addEdge("last", END);
 
-const square = task("square", async (_n: number) => made("result"));
+/** Each is given what the one before made. */
+const next = task("next", (_before: string) => result());
 const functional = entrypoint("functional", async (n: number) => {
-  const results = [];
-  for (let i = 0; i < n; i++) results.push(await square(i));
-  results.push(...(await Promise.all([square(8), square(9)])));
-  return { results, sum: made("result") };
+  const results = [""];
+  for (let i = 0; i < n; i++) results.push(await next(results.at(-1) ?? ""));
+  const both = await Promise.all([next(""), next("")]);
+  return { results, both, sum: mark("result") };
 });
 
 const gate = new StateGraph(Log)
-  .addNode("ask", () => ({ log: [String(interrupt(made("question")))] }))
+  .addNode("ask", () => ({ log: [String(interrupt(mark("question")))] }))
   .addNode("beside", step)
   .addEdge(START, "ask")
   .addEdge(START, "beside");
