@@ -1,14 +1,13 @@
 // Parsing at the door: bodies, path ids and query strings become typed values, or a 422 that names the place.
 // Fields nobody knows are let through and named in a response header, since newer clients keep adding some.
 import type { Context } from "hono";
-import { HTTPException } from "hono/http-exception";
 import { z } from "zod";
 import { EngineError } from "../core/errors.js";
 import { isUuid } from "../core/ids.js";
+import { pathText, readJson } from "./body.js";
 import type { ApiEnv } from "./env.js";
 
 export const IGNORED_FIELDS_HEADER = "X-Perdure-Ignored-Fields";
-const MAX_BODY_BYTES = 64 * 1024 * 1024;
 
 /** The request's JSON body as the schema has it; an empty body is `{}`. */
 export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: S): Promise<z.output<S>> {
@@ -18,45 +17,6 @@ export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: 
   const ignored = unknownFields(schema, raw);
   if (ignored.length > 0) c.header(IGNORED_FIELDS_HEADER, ignored.map(encodeURIComponent).join(", "));
   return parsed.data;
-}
-
-async function readJson(c: Context<ApiEnv>): Promise<unknown> {
-  const bytes = await readBytes(c);
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    // Putting U+FFFD in their place would store something else than was sent.
-    throw new HTTPException(400, { message: "The request body is not valid UTF-8" });
-  }
-  if (text.trim() === "") return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new HTTPException(400, { message: "The request body is not valid JSON" });
-  }
-}
-
-/** Refuses a body as soon as it is known to be too large, by the length it declares or by what has come. */
-async function readBytes(c: Context<ApiEnv>): Promise<Buffer> {
-  if (Number(c.req.header("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge(c);
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  const reader = c.req.raw.body?.getReader();
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
-    if (done) return Buffer.concat(chunks);
-    length += value.length;
-    // The rest is not cancelled here: that would cut the connection before the answer is out.
-    if (length > MAX_BODY_BYTES) throw tooLarge(c);
-    chunks.push(value);
-  }
-}
-
-/** What is still on its way has no reader: no other request can follow on this connection. */
-function tooLarge(c: Context<ApiEnv>): HTTPException {
-  c.header("Connection", "close");
-  return new HTTPException(413, { message: `The request body is larger than ${MAX_BODY_BYTES} bytes` });
 }
 
 /** A path parameter that must be a UUID, in lower case: `pathId<ThreadId>(c, "thread_id")`. */
@@ -120,19 +80,6 @@ function invalid(issues: readonly z.core.$ZodIssue[]): EngineError {
     .map((place) => (place.path === "" ? place.message : `${place.path}: ${place.message}`))
     .join("; ");
   return new EngineError("bad_request", text, { details: { issues: places } });
-}
-
-function pathText(path: readonly PropertyKey[]): string {
-  return path
-    .map((key) => (typeof key === "number" ? `[${key}]` : printable(String(key))))
-    .join(".")
-    .replaceAll(".[", "[");
-}
-
-/** Keys come from the caller: shortened, and with what can't stand in a message made visible. */
-function printable(key: string): string {
-  const shown = JSON.stringify(key).slice(1, -1);
-  return shown.length > 80 ? `${shown.slice(0, 80)}…` : shown;
 }
 
 /** Paths of fields that the schema's objects don't have. */

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { ApiEnv } from "../../src/api/env.js";
 import { errorResponse } from "../../src/api/http-errors.js";
 import { flag, IGNORED_FIELDS_HEADER, integer, list, pathId, readBody, readQuery } from "../../src/api/request.js";
-import { absent, checkpoint, jsonObject, notServed } from "../../src/api/schemas/parts.js";
+import { absent, checkpoint, jsonObject, notServed, object } from "../../src/api/schemas/parts.js";
 import type { Log, LogFields } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
 
@@ -13,7 +13,12 @@ function door(log: Partial<Log> = {}) {
   const quiet = { debug() {}, info() {}, warn() {}, error() {}, ...log };
   const app = new Hono<ApiEnv>();
   app.onError((error, c) => errorResponse(error, c, quiet));
-  const schema = z.object({ metadata: absent(jsonObject), checkpoint: absent(checkpoint), ttl: notServed });
+  const schema = z.object({
+    metadata: absent(jsonObject),
+    checkpoint: absent(checkpoint),
+    context: absent(object),
+    ttl: notServed,
+  });
   app.post("/body", async (c) => c.json((await readBody(c, schema)) as object));
   app.get("/id/:thread_id", (c) => c.text(pathId(c, "thread_id")));
   const query = z.object({ select: list, deep: flag, limit: integer({ min: 1, max: 10, fallback: 5 }) });
@@ -61,6 +66,27 @@ describe("bodies", () => {
     const response = await post(deep);
     expect(response.status).toBe(422);
     expect(await response.text()).toContain("nested deeper than");
+  });
+
+  test("what would not come back as it was sent is refused with its place", async () => {
+    const deep = (levels: number) => `${"[".repeat(levels)}1${"]".repeat(levels)}`;
+    for (const [input, status, says] of [
+      [deep(400), 200, /^{/],
+      [deep(600), 422, /^input\[0\]\[0\].*…: must not be nested deeper than 500 levels$/],
+      ["1e999", 422, /^input: must be a number within/],
+      ['{"a":[1,-1e999]}', 422, /^input\.a\[1\]: must be a number within/],
+    ] as const) {
+      const response = await post(`{"input":${input}}`);
+      const text = await response.text();
+      expect([response.status, text]).toEqual([status, expect.stringMatching(says)]);
+    }
+  });
+
+  test("a key named __proto__ is refused in metadata, which is merged by key, and kept in what is content", async () => {
+    const refused = await post('{"metadata":{"a":[{"__proto__":{"b":1}}]}}');
+    expect([refused.status, await refused.text()]).toEqual([422, "metadata.a[0].__proto__: must have another name"]);
+    const kept = '{"context":{"__proto__":{"a":1},"constructor":{"prototype":2}}}';
+    expect(await (await post(kept)).text()).toBe(kept);
   });
 
   test("null means not given", async () => {

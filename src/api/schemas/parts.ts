@@ -14,8 +14,14 @@ export const uuid = z
 /** Text that goes into a column as it is. */
 export const text = z.string().refine((value) => !UNSTORABLE.test(value), "must not contain NUL or a lone surrogate");
 
+/** A JSON object as it is: zod's own records leave out a key named __proto__. */
+export const object = z
+  .unknown()
+  .refine((value) => typeof value === "object" && value !== null && !Array.isArray(value), "must be an object")
+  .transform((value) => value as Readonly<Record<string, unknown>>);
+
 /** A JSON object that goes into a column for filters: no NUL, no lone surrogate, not deeper than Postgres and people can follow. */
-export const jsonObject = z.record(z.string(), z.unknown()).superRefine((value, context) => {
+export const jsonObject = object.superRefine((value, context) => {
   const found = unstorable(value, []);
   if (found !== undefined) context.addIssue({ code: "custom", path: found.path, message: found.message });
 });
@@ -31,6 +37,8 @@ function unstorable(value: unknown, path: (string | number)[]): Found | undefine
   for (const [key, item] of Object.entries(value)) {
     const here = [...path, Array.isArray(value) ? Number(key) : key];
     if (UNSTORABLE.test(key)) return { path: here, message: "keys must not contain NUL or a lone surrogate" };
+    // Metadata of several sources is merged by key.
+    if (key === "__proto__") return { path: here, message: "must have another name" };
     const found = unstorable(item, here);
     if (found !== undefined) return found;
   }
@@ -57,6 +65,6 @@ export const checkpoint = z.object({
   thread_id: absent(uuid),
   checkpoint_ns: absent(text),
   checkpoint_id: absent(uuid),
-  checkpoint_map: absent(z.record(z.string(), z.unknown())),
+  checkpoint_map: absent(object),
 });
 export type CheckpointBody = z.output<typeof checkpoint>;

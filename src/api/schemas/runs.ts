@@ -2,11 +2,10 @@
 import { z } from "zod";
 import { STREAM_MODES } from "../../engine/stream/plan.js";
 import { flag, integer, list, one } from "../request.js";
-import { absent, checkpoint, jsonObject, notServed, text, uuid } from "./parts.js";
+import { absent, checkpoint, jsonObject, notServed, object, text, uuid } from "./parts.js";
 
 /** Anything: what is content travels as it is. */
 const anything = z.unknown();
-const object = z.record(z.string(), anything);
 
 const configurable = object.superRefine((value, context) => {
   for (const key of Object.keys(value).filter((name) => name.startsWith("__"))) {
