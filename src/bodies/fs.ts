@@ -11,8 +11,8 @@ import { probeStore } from "./probe.js";
 
 const TMP = ".tmp";
 const LEFTOVER_MS = 60 * 60_000;
-/** Another process may remove a folder it just emptied, between our making it and our linking into it. */
-const LINK_TRIES = 5;
+/** Another process may remove a folder it just emptied, while we make it or before we link into it. */
+const LINK_TRIES = 10;
 
 /** A store in the folder `root` (absolute), which is made when it is first written to. */
 export function createFsStore(root: string): BodyStore {
@@ -70,8 +70,8 @@ async function createFile(tmpFile: string, file: string, bytes: Uint8Array): Pro
       await handle.sync();
     });
     for (let tries = 1; ; tries++) {
-      await makeFolder(folder);
       try {
+        await makeFolder(folder);
         await link(tmpFile, file);
         await syncFolder(folder);
         return true;

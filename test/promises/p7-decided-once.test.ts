@@ -16,7 +16,7 @@ test("20 answers at once: one wins, 19 get 409 naming the decision, the gated ac
     await client.runs.wait(thread_id, "gate", { input: { log: [] } });
     const answers = Array.from({ length: 20 }, (_, i) => (i % 2 === 0 ? "yes" : "no"));
     const responses = await Promise.all(
-      answers.map((resume) =>
+      answers.map(async (resume) =>
         app.request(`/threads/${thread_id}/runs`, json({ assistant_id: "gate", command: { resume } })),
       ),
     );

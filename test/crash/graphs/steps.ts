@@ -14,6 +14,6 @@ const nodes = Object.fromEntries(
 );
 
 const builder = new StateGraph(State).addNode(nodes);
-builder.addEdge(START, "s1" as never);
-names.forEach((name, i) => builder.addEdge(name as never, (names[i + 1] ?? END) as never));
+builder.addEdge(START, "s1");
+names.forEach((name, i) => builder.addEdge(name, (names[i + 1] ?? END)));
 export const steps = builder.compile();
