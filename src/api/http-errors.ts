@@ -21,8 +21,9 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   schema_newer: 503,
   graph_invalid: 500,
   config_invalid: 500,
-  body_missing: 500,
-  body_corrupt: 500,
+  // What was asked for was there once, and asking again won't bring it back.
+  body_missing: 410,
+  body_corrupt: 410,
   internal: 500,
 };
 
@@ -32,16 +33,20 @@ export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Res
     return wire(c, error.status, error.message, "http", {});
   }
   const known = asEngineError(error);
-  // A route that isn't served yet is nothing for operators: any client may ask for it at any time.
-  if (known?.code !== "not_implemented" && (known === undefined || STATUS[known.code] >= 500)) {
-    logFailure(log, c, error, known);
-  }
+  if (concernsOperators(known)) logFailure(log, c, error, known);
   if (known === undefined) {
     const message = `Internal error; the log has it under request id ${c.get("requestId")}`;
     return wire(c, 500, message, "internal", {});
   }
   if (known.code === "unavailable") c.header("Retry-After", "1");
   return wire(c, STATUS[known.code], known.message, known.code, known.details);
+}
+
+/** Not a route that isn't served yet: any client may ask for it at any time. A body that is lost does, whoever finds out. */
+function concernsOperators(known: EngineError | undefined): boolean {
+  if (known === undefined) return true;
+  const status = STATUS[known.code];
+  return known.code !== "not_implemented" && (status >= 500 || status === 410);
 }
 
 function asEngineError(error: unknown): EngineError | undefined {
