@@ -1,7 +1,7 @@
 // Which questions a loaded checkpoint leaves open: LangGraph's own rule, by the writes stored with it.
 import type { CheckpointTuple } from "@langchain/langgraph-checkpoint";
 
-export type OpenInterrupt = Readonly<{ id: string; value: unknown }>;
+export type OpenInterrupt = Readonly<{ taskId: string; id: string; value: unknown }>;
 
 // What LangGraph does not count as a task's output (`isTaskOutput`): a task with none of the rest is not done.
 const NO_OUTPUT = new Set(["__error__", "__error_source_node__", "__interrupt__", "__resume__"]);
@@ -12,6 +12,9 @@ export function openInterrupts(tuple: CheckpointTuple | undefined): OpenInterrup
   const done = new Set(writes.filter(([, channel]) => !NO_OUTPUT.has(channel)).map(([task]) => task));
   return writes
     .filter(([task, channel]) => channel === "__interrupt__" && !done.has(task))
-    .flatMap(([, , value]) => (Array.isArray(value) ? (value as { id?: string; value: unknown }[]) : []))
-    .flatMap(({ id, value }) => (id === undefined ? [] : [{ id, value }]));
+    .flatMap(([taskId, , asked]) =>
+      (Array.isArray(asked) ? (asked as { id?: string; value: unknown }[]) : []).flatMap(({ id, value }) =>
+        id === undefined ? [] : [{ taskId, id, value }],
+      ),
+    );
 }

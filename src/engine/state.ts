@@ -11,6 +11,7 @@ import type { ThreadRow } from "../runs/threads.js";
 import { editThread } from "./commands/edit-thread.js";
 import type { Engine } from "./engine.js";
 import type { RunnableGraph } from "./graphs.js";
+import { openQuestions } from "./open-questions.js";
 import { EMPTY_STATE, type ThreadState, toThreadState } from "./thread-state.js";
 
 /** A place in a thread's history; nothing in it means the newest state of the root graph. */
@@ -44,8 +45,10 @@ export async function getStateAt(
     if (address.checkpoint_id !== undefined) throw checkpointNotFound(of.thread, address.checkpoint_id);
     return EMPTY_STATE;
   }
-  const snapshot = await reading(of, () => graph.getState(configOf(of, address), options));
-  const state = toThreadState(snapshot);
+  const state = await reading(of, async () => {
+    const snapshot = await graph.getState(configOf(of, address), options);
+    return toThreadState(snapshot, await openQuestions(snapshot, saver));
+  });
   if (address.checkpoint_id !== undefined && state.checkpoint === null) {
     throw checkpointNotFound(of.thread, address.checkpoint_id);
   }
@@ -111,17 +114,18 @@ export async function updateState(
     await getStateAt(engine, of, update.address, { subgraphs: false });
   }
   return editThread(engine.deps, edit, async (lease) => {
-    const graph = await openGraph(engine, of, writeSaver(engine, lease));
+    const saver = writeSaver(engine, lease);
+    const graph = await openGraph(engine, of, saver);
     if (graph === undefined) throw new EngineError("internal", `Thread ${thread.threadId} lost its graph`);
     const config = configOf(of, { ...update.address, checkpoint_ns: update.address.checkpoint_ns ?? "" });
     const withRun = { ...config, metadata: { run_id: lease.runId } };
     const next = await applying(() => graph.updateState(withRun, update.values as never, update.asNode));
     const head = await graph.getState(configOf(of, {}), { subgraphs: false });
-    const { tasks, checkpoint } = toThreadState(head);
+    const { tasks, checkpoint, next: remaining } = toThreadState(head, await openQuestions(head, saver));
     return {
       value: editedCheckpoint(next, thread.threadId),
       checkpointId: checkpoint?.checkpoint_id ?? null,
-      hasNext: head.next.length > 0,
+      hasNext: remaining.length > 0,
       interrupts: tasks.flatMap((task) =>
         task.interrupts.flatMap(({ id }) => (id === undefined ? [] : [{ interruptId: id, node: task.name }])),
       ),

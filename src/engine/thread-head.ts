@@ -1,12 +1,14 @@
 // The head of a thread: what it holds and what it waits for, as single threads, thread lists and run results show it.
 import type { RunnableConfig } from "@langchain/core/runnables";
 import type { BaseCheckpointSaver, CheckpointTuple } from "@langchain/langgraph-checkpoint";
+import { openInterrupts } from "../checkpoint/pending.js";
 import { readNewestTuples } from "../checkpoint/read-tuples.js";
 import { Saver, type SaverOptions } from "../checkpoint/saver.js";
 import { isEngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadRow } from "../runs/threads.js";
 import type { Engine } from "./engine.js";
+import { sleepOf } from "./sleep.js";
 import { getStateAt, type OfThread, readSaver } from "./state.js";
 import type { ThreadState, WireInterrupt } from "./thread-state.js";
 
@@ -81,7 +83,7 @@ async function prefetch(
   }
 }
 
-/** Answers the newest root checkpoint from what was read for all threads at once. */
+/** Answers the newest root checkpoints, by name or not, from what was read for all threads at once. */
 class HeadSaver extends Saver {
   constructor(
     options: SaverOptions,
@@ -92,7 +94,9 @@ class HeadSaver extends Saver {
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
-    return checkpoint_ns === "" && !checkpoint_id ? this.heads.get(thread_id) : super.getTuple(config);
+    const head = checkpoint_ns === "" ? this.heads.get(thread_id) : undefined;
+    const isHead = checkpoint_ns === "" && (!checkpoint_id || checkpoint_id === head?.checkpoint.id);
+    return isHead ? head : super.getTuple(config);
   }
 }
 
@@ -123,6 +127,9 @@ async function rawHead(of: OfThread, saver: BaseCheckpointSaver<string>): Promis
 }
 
 function questionsByTask(tuple: CheckpointTuple): Record<string, readonly WireInterrupt[]> {
-  const asked = (tuple.pendingWrites ?? []).filter(([, channel]) => channel === "__interrupt__");
-  return Object.fromEntries(asked.map(([taskId, , value]) => [taskId, value as readonly WireInterrupt[]]));
+  const byTask: Record<string, WireInterrupt[]> = {};
+  for (const { taskId, id, value } of openInterrupts(tuple)) {
+    if (sleepOf(value) === undefined) (byTask[taskId] ??= []).push({ id, value });
+  }
+  return byTask;
 }

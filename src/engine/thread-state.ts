@@ -1,5 +1,7 @@
 // A state as the wire shows it: LangGraph's snapshot with checkpoints, tasks and open questions under the wire's names.
 import type { StateSnapshot } from "@langchain/langgraph";
+import type { OpenInterrupt } from "../checkpoint/pending.js";
+import { remainingNodes } from "./open-questions.js";
 import { sleepOf } from "./sleep.js";
 
 export type WireCheckpoint = Readonly<{
@@ -46,13 +48,19 @@ export const EMPTY_STATE: ThreadState = {
   interrupts: [],
 };
 
-/** LangGraph answers a checkpoint that isn't there with a snapshot that has no date: that is the empty state. */
-export function toThreadState(snapshot: StateSnapshot): ThreadState {
+/**
+ * LangGraph answers a checkpoint that isn't there with a snapshot that has no date: that is the empty state.
+ * With `open`, tasks show their open questions only; without, everything they ever asked, which is history.
+ */
+export function toThreadState(snapshot: StateSnapshot, open?: readonly OpenInterrupt[]): ThreadState {
   if (snapshot.createdAt === undefined) return EMPTY_STATE;
-  const tasks = snapshot.tasks.map(toWireTask);
+  const tasks = snapshot.tasks.map((task) => {
+    const asked = open?.filter(({ taskId }) => taskId === task.id).map(({ id, value }) => ({ id, value }));
+    return toWireTask(task, asked ?? task.interrupts);
+  });
   return {
     values: snapshot.values,
-    next: snapshot.next,
+    next: open === undefined ? snapshot.next : remainingNodes(snapshot, open),
     tasks,
     metadata: withoutRootNamespace(snapshot.metadata),
     created_at: snapshot.createdAt,
@@ -62,7 +70,7 @@ export function toThreadState(snapshot: StateSnapshot): ThreadState {
   };
 }
 
-function toWireTask(task: StateSnapshot["tasks"][number]): WireTask {
+function toWireTask(task: StateSnapshot["tasks"][number], interrupts: readonly WireInterrupt[]): WireTask {
   const { state } = task;
   const isState = state !== undefined && "values" in state;
   return {
@@ -70,7 +78,7 @@ function toWireTask(task: StateSnapshot["tasks"][number]): WireTask {
     name: task.name,
     path: task.path ?? [],
     error: errorText(task.error),
-    interrupts: openQuestions(task.interrupts),
+    interrupts: withoutSleeps(interrupts),
     checkpoint: state === undefined || isState ? null : addressOf(state.configurable),
     state: isState ? toThreadState(state) : null,
     result: (task as { result?: unknown }).result ?? null,
@@ -78,7 +86,7 @@ function toWireTask(task: StateSnapshot["tasks"][number]): WireTask {
 }
 
 /** A sleep is an interrupt to LangGraph, but no question to anybody. */
-function openQuestions(interrupts: readonly WireInterrupt[]): WireInterrupt[] {
+function withoutSleeps(interrupts: readonly WireInterrupt[]): WireInterrupt[] {
   return interrupts.filter((interrupt) => sleepOf(interrupt.value) === undefined);
 }
 

@@ -18,6 +18,7 @@ import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
+import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
 import { CLOCK_OFFSET } from "../sleep.js";
 import { forward } from "../stream/forward.js";
@@ -49,8 +50,9 @@ type Attempt = Readonly<{
   lease: Lease;
   /** Aborted: the lease is over, the run cancelled or the worker stopping. Nothing of the attempt may be stored any more. */
   over: AbortSignal;
-  /** Ends the graph: `over`, or a commit that failed, of which the run still has to tell. */
+  /** Ends the graph: `over`, or a failure of which the run still has to tell. */
   stop: AbortSignal;
+  stopGraph: (why: unknown) => void;
   drain: AbortSignal;
   /** The first commit that failed, if one did: LangGraph may wrap or swallow what a saver throws. */
   commitError: () => unknown;
@@ -85,7 +87,7 @@ function startAttempt(
   signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
 ): Attempt {
   const leaseOver = new AbortController();
-  const commitFailed = new AbortController();
+  const failure = new AbortController();
   const over = AbortSignal.any([signals.abort, leaseOver.signal]);
   options.heartbeat.hold(lease, (why) => leaseOver.abort(new Error(`lease ${why}`)));
   const send = options.combiner.forLease(lease, over);
@@ -94,15 +96,18 @@ function startAttempt(
     run,
     lease,
     over,
-    stop: AbortSignal.any([over, commitFailed.signal]),
+    stop: AbortSignal.any([over, failure.signal]),
+    stopGraph: (why) => failure.abort(why),
     drain: signals.drain,
     commitError: () => failed,
     commit: async (op) => {
+      // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
+      over.throwIfAborted();
       try {
         await send(op);
       } catch (error) {
         failed ??= error;
-        commitFailed.abort(error);
+        failure.abort(error);
         throw error;
       }
     },
@@ -116,6 +121,8 @@ async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt
   try {
     return await streamGraph(deps, options, attempt, sink);
   } catch (error) {
+    // Whoever failed, the graph or its stream: nothing of it goes on in the background.
+    attempt.stopGraph(error);
     const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
     const outcome = failureOutcome(error, {
       commitError: attempt.commitError(),
@@ -180,7 +187,7 @@ async function streamGraph(
     });
     await sink.drain();
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    return { outcome: outcomeOf(state), finalChunks: sink.finish(held) };
+    return { outcome: outcomeOf(state, await openQuestions(state, saver)), finalChunks: sink.finish(held) };
   } finally {
     drain.removeEventListener("abort", onDrain);
   }
@@ -245,11 +252,12 @@ function graphConfig(
 }
 
 function nodesOf(nodes: "*" | readonly string[]): "*" | string[] {
-  return nodes === "*" || nodes.includes("*") ? "*" : [...(nodes as readonly string[])];
+  return nodes === "*" || nodes.includes("*") ? "*" : [...nodes];
 }
 
 async function errorChunks(sink: ReturnType<typeof createStreamSink>, error: RunError): Promise<readonly StreamLine[]> {
-  await sink.drain();
+  // An error must be told even where the stream before it could not be stored.
+  await sink.drain().catch(() => undefined);
   return sink.finish([{ event: "error", json: JSON.stringify({ error: error.type, message: error.message }) }]);
 }
 

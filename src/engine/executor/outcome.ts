@@ -1,30 +1,33 @@
 // From how the graph stopped to the outcome of the attempt.
-import { isGraphDrained } from "@langchain/langgraph";
-import type { Pregel } from "@langchain/langgraph";
+import { inspect } from "node:util";
+import { isGraphDrained, type StateSnapshot } from "@langchain/langgraph";
+import type { OpenInterrupt } from "../../checkpoint/pending.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { isTransientDbError } from "../../core/retry.js";
 import type { Outcome, RunError } from "../../core/run.js";
+import { remainingNodes } from "../open-questions.js";
 import { sleepOf } from "../sleep.js";
-
-type StateSnapshot = Awaited<ReturnType<Pregel<Record<string, never>, Record<string, never>>["getState"]>>;
 
 /** How long a run waits before it tries again when Postgres or the object store was out of reach. */
 const AWAY_RETRY_MS = 3_000;
 
 /** The graph stopped by itself: finished, waiting for people, or sleeping. */
-export function outcomeOf(state: StateSnapshot): Exclude<Outcome, { kind: "error" | "released" }> {
+export function outcomeOf(
+  state: StateSnapshot,
+  open: readonly OpenInterrupt[],
+): Exclude<Outcome, { kind: "error" | "released" }> {
   const checkpointId = (state.config.configurable?.["checkpoint_id"] as string | undefined) ?? null;
-  if (state.next.length === 0) return { kind: "success", checkpointId };
-  const open = state.tasks.flatMap((task) =>
-    (task.interrupts ?? []).flatMap(({ id, value }) => (id === undefined ? [] : [{ id, value, node: task.name }])),
-  );
+  if (remainingNodes(state, open).length === 0) return { kind: "success", checkpointId };
   const questions = open.filter(({ value }) => sleepOf(value) === undefined);
   const wakes = open.flatMap(({ value }) => sleepOf(value) ?? []);
   // Someone's answer comes first: the sleeping branch is looked at again when the thread goes on.
   if (questions.length === 0 && wakes.length > 0) {
     return { kind: "sleeping", checkpointId, until: new Date(Math.min(...wakes.map((wake) => wake.getTime()))) };
   }
-  const unique = new Map(questions.map(({ id, node }) => [id, { interruptId: id, node }]));
+  const nodeOf = new Map(state.tasks.map((task) => [task.id, task.name]));
+  const unique = new Map(
+    questions.map(({ id, taskId }) => [id, { interruptId: id, node: nodeOf.get(taskId) ?? null }]),
+  );
   return { kind: "interrupted", checkpointId, interrupts: [...unique.values()] };
 }
 
@@ -39,23 +42,31 @@ export function failureOutcome(
   const away =
     why.commitError === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.commitError);
   if (away) return { kind: "released", afterMs: AWAY_RETRY_MS };
-  const stopped = why.commitError === undefined && (why.aborted || isGraphDrained(error as Error));
+  const stopped = why.commitError === undefined && (why.aborted || isGraphDrained(error));
   if (stopped) return { kind: "released", afterMs: 0 };
   return { kind: "error", checkpointId: why.checkpointId, error: describeError(cause) };
 }
 
-/** An error as the run keeps it. Things that aren't errors can be thrown too. */
+/** An error as the run keeps it. Things that aren't errors can be thrown too, and errors can be made of anything. */
 export function describeError(error: unknown): RunError {
   if (error instanceof EngineError) return { code: error.code, type: error.name, message: error.message };
-  if (error instanceof Error) {
-    return {
-      code: codeOf(error),
-      type: error.name,
-      message: error.message,
-      ...(error.stack === undefined ? {} : { stack: error.stack }),
-    };
-  }
-  return { code: "graph_error", type: "Error", message: String(error) };
+  if (!(error instanceof Error)) return { code: "graph_error", type: "Error", message: textOf(error) };
+  const { stack } = error;
+  return {
+    code: codeOf(error),
+    type: typeName(error.name),
+    message: textOf(error.message),
+    ...(typeof stack === "string" ? { stack } : {}),
+  };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : inspect(value);
+}
+
+/** The type stands in text columns and events, which are no place for content nor for what Postgres can't hold. */
+function typeName(name: unknown): string {
+  return typeof name === "string" && /^[\x20-\x7e]{1,80}$/.test(name) ? name : "Error";
 }
 
 /** LangGraph's own limits and refusals get a code that a client can test for; everything else is the graph's. */
