@@ -95,6 +95,7 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
       threadId,
       runId,
       reason: reason === "taken" ? "taken: its input was absorbed by another run" : "cancelled by a client",
+      moveAfterMs: engine.edits.moveAfterMs,
     });
     return c.body(null, wait ? 204 : 202);
   });
@@ -174,7 +175,8 @@ function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<
 function canceller(engine: Engine, run: RunRow): () => Promise<void> {
   const { tenantId, threadId, runId } = run;
   return async () => {
-    await cancelRun(engine.deps, { tenantId, threadId, runId, reason: "its client disconnected" });
+    const { moveAfterMs } = engine.edits;
+    await cancelRun(engine.deps, { tenantId, threadId, runId, reason: "its client disconnected", moveAfterMs });
   };
 }
 

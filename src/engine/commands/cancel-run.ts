@@ -1,20 +1,20 @@
 // Cancels a run from outside: terminal at once, whatever its worker still does is refused by the fence.
-import type { Deps } from "../../core/deps.js";
+import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { withdrawApprovals } from "../../approvals/approvals.js";
+import { pendingApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { getRun, hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead, type RunRow } from "../../runs/runs.js";
-import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
+import { lockThread, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
+import { setCleanupTimers } from "./cleanup-timers.js";
 import { endRuns } from "./end-runs.js";
+
+type Cancel = Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId; reason: string; moveAfterMs: number }>;
 
 /**
  * Ends the run if it is unfinished, or withdraws its open questions if it waits for answers. Cancelling a finished run
  * changes nothing. Returns the run as it is afterwards. Throws `not_found`.
  */
-export async function cancelRun(
-  deps: Deps,
-  cancel: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId; reason: string }>,
-): Promise<RunRow> {
+export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
   const { run, ended } = await deps.db.tx(async (sql) => {
     const thread = await lockThread(sql, cancel);
     const found = thread && (await getRun(sql, cancel));
@@ -25,16 +25,10 @@ export async function cancelRun(
     const endedIds = await endRuns(sql, { ...cancel, runIds: [cancel.runId] });
     if (endedIds.length > 0) {
       await makeNextHead(sql, cancel);
-      const busy = await hasUnfinishedRuns(sql, cancel);
-      await updateThreadStatus(sql, { ...cancel, status: busy ? "busy" : "idle" });
-    } else if (found.waitsFor === "approval" && thread.status === "interrupted") {
-      const withdrawn = await withdrawApprovals(sql, {
-        tenantId: cancel.tenantId,
-        threadId: cancel.threadId,
-        runId: cancel.runId,
-        reason: "run cancelled",
-      });
-      if (withdrawn > 0) await updateThreadStatus(sql, { ...cancel, status: "idle" });
+      await setCleanupTimers(deps, sql, thread, cancel.moveAfterMs);
+      await updateThreadStatus(sql, { ...cancel, status: await statusWithout(sql, cancel) });
+    } else if (found.waitsFor === "approval" && (await withdraw(sql, cancel)) > 0) {
+      await updateThreadStatus(sql, { ...cancel, status: await statusWithout(sql, cancel) });
     }
     return { run: (await getRun(sql, cancel)) ?? found, ended: endedIds };
   });
@@ -44,4 +38,14 @@ export async function cancelRun(
     deps.notifier.notify("runs");
   }
   return run;
+}
+
+function withdraw(sql: Sql, { tenantId, threadId, runId }: Cancel): Promise<number> {
+  return withdrawApprovals(sql, { tenantId, threadId, runId, reason: "run cancelled" });
+}
+
+/** What the thread is when a run of it was cancelled: other questions of its may still be open. */
+async function statusWithout(sql: Sql, thread: ThreadKey): Promise<"busy" | "interrupted" | "idle"> {
+  if (await hasUnfinishedRuns(sql, thread)) return "busy";
+  return (await pendingApprovals(sql, thread)).length > 0 ? "interrupted" : "idle";
 }

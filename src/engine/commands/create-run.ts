@@ -3,7 +3,7 @@ import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
 import type { MultitaskStrategy } from "../../core/run.js";
-import { decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
+import { answeringRuns, decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
@@ -41,14 +41,17 @@ export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunR
   const runId = deps.ids.next<RunId>();
   const created = await deps.db.tx(async (sql) => {
     const thread = await takeThread(deps, sql, input, runId);
-    const cancelled = await makeRoom(sql, input, thread);
-    const request = await answerOrSupersede(sql, input, thread, runId);
-    const run = await insert(deps, sql, { input, thread, runId, request, threadFree: cancelled.free });
-    return { run, cancelled: cancelled.runIds };
+    const { cancelled, ahead } = await makeRoom(sql, input, thread);
+    const request = await answerOrSupersede(sql, input, { thread, ahead, runId });
+    const threadFree = !ahead.some((run) => run.head);
+    const run = await insert(deps, sql, { input, thread, runId, request, threadFree });
+    return { run, cancelled };
   });
-  for (const cancelledId of created.cancelled) deps.notifier.notify("cancel", cancelledId);
-  for (const cancelledId of created.cancelled) deps.notifier.notify("stream", cancelledId);
-  deps.notifier.notify(input.afterSeconds === null ? "runs" : "timers");
+  for (const cancelledId of created.cancelled) {
+    deps.notifier.notify("cancel", cancelledId);
+    deps.notifier.notify("stream", cancelledId);
+  }
+  deps.notifier.notify(created.run.availableAt === null ? "runs" : "timers");
   return created.run;
 }
 
@@ -70,26 +73,27 @@ async function takeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: Ru
   return thread;
 }
 
-/** Applies the multitask strategy. The thread is locked. */
-async function makeRoom(
-  sql: Sql,
-  input: CreateRunInput,
-  thread: LockedThread,
-): Promise<Readonly<{ free: boolean; runIds: readonly RunId[] }>> {
+type Room = Readonly<{ cancelled: readonly RunId[]; ahead: readonly RunRow[] }>;
+
+/** Applies the multitask strategy: which runs it ended, and which unfinished ones come before the new run. */
+async function makeRoom(sql: Sql, input: CreateRunInput, thread: LockedThread): Promise<Room> {
   const unfinished = await lockUnfinishedRuns(sql, thread);
-  if (unfinished.length === 0) return { free: true, runIds: [] };
+  if (unfinished.length === 0) return { cancelled: [], ahead: [] };
   switch (input.multitaskStrategy) {
     case "enqueue":
-      return { free: !unfinished.some((run) => run.head), runIds: [] };
+      return { cancelled: [], ahead: unfinished };
     case "reject":
       throw new EngineError(
         "thread_busy",
         "Thread is already running a task. Wait for it to finish or choose a different multitask strategy.",
       );
     case "interrupt": {
+      const edits = unfinished.filter((run) => run.kind === "edit");
       const runIds = unfinished.filter((run) => run.kind === "run").map((run) => run.runId);
-      await endRuns(sql, { ...thread, runIds, reason: "superseded by a newer run" });
-      return { free: !unfinished.some((run) => run.head && run.kind === "edit"), runIds };
+      return {
+        cancelled: await endRuns(sql, { ...thread, runIds, reason: "superseded by a newer run" }),
+        ahead: edits,
+      };
     }
     case "rollback":
       throw new EngineError("not_implemented", "multitask_strategy rollback is not implemented yet");
@@ -100,10 +104,10 @@ async function makeRoom(
 async function answerOrSupersede(
   sql: Sql,
   input: CreateRunInput,
-  thread: LockedThread,
-  runId: RunId,
+  place: Readonly<{ thread: LockedThread; ahead: readonly RunRow[]; runId: RunId }>,
 ): Promise<RunRequest> {
   const { request } = input;
+  const { thread, runId } = place;
   if (request.command?.resume === undefined || request.command.resume === null) {
     await withdrawApprovals(sql, { ...thread, reason: "superseded by a new run" });
     return request;
@@ -113,6 +117,7 @@ async function answerOrSupersede(
     resume: request.command.resume,
     checkpoint: request.checkpoint,
   });
+  await refuseOvertaken(sql, thread, place.ahead);
   const interruptIds = Object.keys(answers);
   await decideApprovals(sql, {
     ...thread,
@@ -123,6 +128,20 @@ async function answerOrSupersede(
   });
   // The answer belongs to the head that asks: a checkpoint named with it has done its duty.
   return { ...request, command: { ...request.command, resume: answers }, checkpoint: null };
+}
+
+/** An input or edit that was accepted before the question was asked takes the thread elsewhere: an answer would come too late. */
+async function refuseOvertaken(sql: Sql, thread: LockedThread, ahead: readonly RunRow[]): Promise<void> {
+  const next = ahead.filter((run) => run.availableAt === null);
+  if (next.length === 0) return;
+  const answering = await answeringRuns(sql, { ...thread, runIds: next.map((run) => run.runId) });
+  const other = next.find((run) => !answering.has(run.runId));
+  if (other === undefined) return;
+  throw new EngineError(
+    "not_pending",
+    `Thread ${thread.threadId} goes on with ${other.kind} ${other.runId} first: what was asked before is not answered any more`,
+    { details: { run_id: other.runId } },
+  );
 }
 
 async function insert(

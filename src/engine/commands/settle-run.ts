@@ -2,6 +2,7 @@
 import type { Lease } from "../../core/clock.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
+import type { TimerId } from "../../core/ids.js";
 import type { Outcome, RunError, ThreadStatus } from "../../core/run.js";
 import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
@@ -9,10 +10,8 @@ import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
 import { endAttempt, handBack, type Ending } from "../../runs/settle.js";
 import { insertStreamChunks, type StreamLine } from "../../runs/stream-chunks.js";
 import { lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
-import { setTimer, type TimerRef, type TimerWhen } from "../../schedule/timers.js";
-
-/** How long a stateless run's result can still be fetched after it ended. */
-const EPHEMERAL_KEEP_MS = 300_000;
+import { setTimer } from "../../schedule/timers.js";
+import { setCleanupTimers } from "./cleanup-timers.js";
 
 export type SettleOptions = Readonly<{
   /** Stream events that must not be seen before the settled state: questions and errors. */
@@ -130,14 +129,15 @@ async function setTimers(
   outcome: Outcome,
   facts: Readonly<{ thread: LockedThread; moveAfterMs: number; wakeAt: Date | null }>,
 ): Promise<void> {
-  const { tenantId, threadId, runId } = lease;
-  const timer = (ref: Pick<TimerRef, "kind" | "refId">, when: TimerWhen) =>
-    setTimer(sql, { tenantId, timerId: deps.ids.next(), ...ref, when });
-  if (facts.wakeAt !== null) await timer({ kind: "run.release", refId: runId }, { at: facts.wakeAt });
+  const { tenantId, runId } = lease;
+  if (facts.wakeAt !== null) {
+    const timerId = deps.ids.next<TimerId>();
+    await setTimer(sql, { tenantId, timerId, kind: "run.release", refId: runId, when: { at: facts.wakeAt } });
+  }
   if (outcome.kind === "released") return;
-  await timer({ kind: "move", refId: threadId }, { afterMs: facts.moveAfterMs });
-  if (outcome.kind === "sleeping" || !facts.thread.ephemeral) return;
-  await timer({ kind: "thread.delete", refId: threadId }, { afterMs: EPHEMERAL_KEEP_MS });
+  // The thread of a stateless run that sleeps is still needed.
+  const thread = outcome.kind === "sleeping" ? { ...facts.thread, ephemeral: false } : facts.thread;
+  await setCleanupTimers(deps, sql, thread, facts.moveAfterMs);
 }
 
 function threadStatusAfter(outcome: Outcome): ThreadStatus {
