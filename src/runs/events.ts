@@ -3,7 +3,7 @@ import type { Sql } from "../core/deps.js";
 import type { RunEvent, RunEventType } from "../core/events.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 
-/** Appends one event to each of the runs given. */
+/** Appends one event to the run's log. */
 export async function appendEvent(
   sql: Sql,
   run: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,

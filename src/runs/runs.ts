@@ -2,7 +2,7 @@
 // Lock order everywhere: threads row, then runs by run_id, then their children.
 import type { Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
-import type { MultitaskStrategy, RunStatus } from "../core/run.js";
+import type { MultitaskStrategy, RunStatus, ThreadStatus } from "../core/run.js";
 
 export type RunRow = Readonly<{
   tenantId: TenantId;
@@ -166,15 +166,26 @@ export async function insertEdit(
     graphId: string;
     owner: string;
     leaseMs: number;
+    /** What the thread was before: what it is again if the edit dies. */
+    threadStatus: ThreadStatus;
   }>,
 ): Promise<void> {
   await sql.query(
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, kind, status, head, attempt,
-      lease_owner, lease_expires_at, started_at)
+      lease_owner, lease_expires_at, started_at, metadata)
     values ($1, $2, $3, $4, $5, 'edit', 'running', true, 1,
-      $6, clock_timestamp() + $7::float8 * interval '1 ms', clock_timestamp())`,
-    [edit.tenantId, edit.runId, edit.threadId, edit.assistantId, edit.graphId, edit.owner, edit.leaseMs],
+      $6, clock_timestamp() + $7::float8 * interval '1 ms', clock_timestamp(), $8)`,
+    [
+      edit.tenantId,
+      edit.runId,
+      edit.threadId,
+      edit.assistantId,
+      edit.graphId,
+      edit.owner,
+      edit.leaseMs,
+      JSON.stringify({ thread_status: edit.threadStatus }),
+    ],
   );
 }
 

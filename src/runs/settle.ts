@@ -13,7 +13,7 @@ export type Ending = Readonly<{
   error: Buffer | null;
 }>;
 
-/** Ends the run; false when the lease is lost. `expired: true` ends a run whose lease ran out, whoever held it. */
+/** Ends the run; false when the lease is lost. Without an owner it ends a run whose lease ran out, whoever held it. */
 export async function endAttempt(
   sql: Sql,
   lease: Pick<Lease, "tenantId" | "runId" | "attempt"> & Readonly<{ owner: string | null }>,

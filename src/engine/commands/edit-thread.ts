@@ -1,16 +1,18 @@
 // Edits of a thread's state are runs too: short, leased, fenced, ordered and logged.
 import type { Lease } from "../../core/clock.js";
-import type { Deps } from "../../core/deps.js";
+import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
+import type { PendingInterrupt, ThreadStatus } from "../../core/run.js";
 import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
+import { retryTransient } from "../../db/retry-transient.js";
 import { insertEdit, lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
 import { endAttempt } from "../../runs/settle.js";
 import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
-import type { PendingInterrupt } from "../../core/run.js";
 import { leaseLost } from "./settle-run.js";
+import { undoEdit } from "./undo-edit.js";
 
 export type EditInput = Readonly<{
   tenantId: TenantId;
@@ -33,8 +35,8 @@ export type Edited<T> = Readonly<{
 
 /**
  * Holds the thread while `work` writes its state under a lease; then settles thread and questions.
- * Throws `not_found`, `thread_busy` when a run is pending or running, and whatever `work` throws (nothing is half-done:
- * a checkpoint is there or isn't).
+ * Throws `not_found`, `thread_busy` when a run is pending or running, and whatever `work` throws: then the thread is as it was,
+ * unless a checkpoint was stored already.
  */
 export async function editThread<T>(
   deps: Deps,
@@ -43,20 +45,21 @@ export async function editThread<T>(
 ): Promise<T> {
   const runId = deps.ids.next<RunId>();
   const lease: Lease = { tenantId: edit.tenantId, threadId: edit.threadId, runId, attempt: 1, owner: edit.owner };
-  const before = await deps.db.tx(async (sql) => {
+  const threadStatus = await deps.db.tx(async (sql) => {
     const thread = await lockThread(sql, edit);
     if (thread === undefined) throw new EngineError("not_found", `Thread with ID ${edit.threadId} not found`);
     if ((await lockUnfinishedRuns(sql, edit)).length > 0) throw new EngineError("thread_busy", "Thread is busy");
-    await insertEdit(sql, { ...edit, runId });
+    await insertEdit(sql, { ...edit, runId, threadStatus: thread.status });
     await updateThreadStatus(sql, { ...edit, status: "busy" });
     return thread.status;
   });
   try {
     const edited = await work(lease);
-    await settleEdit(deps, lease, edited, edit.moveAfterMs);
+    const settle = () => settleEdit(deps, lease, edited, edit.moveAfterMs);
+    await retryTransient(settle, { ...deps, deadlineMs: edit.leaseMs });
     return edited.value;
   } catch (error) {
-    await abandonEdit(deps, lease, before);
+    await abandonEdit(deps, lease, threadStatus);
     throw error;
   }
 }
@@ -94,17 +97,15 @@ async function settleEdit<T>(deps: Deps, lease: Lease, edited: Edited<T>, moveAf
   if (next) deps.notifier.notify("runs");
 }
 
-/** The edit failed: the thread is as it was, unless someone else took it over meanwhile. */
-async function abandonEdit(deps: Deps, lease: Lease, status: "idle" | "busy" | "interrupted" | "error"): Promise<void> {
+async function abandonEdit(deps: Deps, lease: Lease, threadStatus: ThreadStatus): Promise<void> {
   try {
-    await deps.db.tx(async (sql) => {
+    const next = await deps.db.tx(async (sql) => {
       await lockThread(sql, lease);
-      const others = (await lockUnfinishedRuns(sql, lease)).filter((run) => run.runId !== lease.runId);
+      const own = (await lockUnfinishedRuns(sql, lease)).find((run) => run.runId === lease.runId);
       await end(sql, lease, null, "edit_failed");
-      await makeNextHead(sql, lease);
-      await updateThreadStatus(sql, { ...lease, status: others.length > 0 ? "busy" : status });
+      return undoEdit(sql, lease, { begun: own?.begun ?? false, threadStatus });
     });
-    deps.notifier.notify("runs");
+    if (next) deps.notifier.notify("runs");
   } catch (error) {
     // The sweeper ends it when its lease is over.
     const code = String((error as { code?: unknown }).code ?? "internal");
@@ -112,12 +113,7 @@ async function abandonEdit(deps: Deps, lease: Lease, status: "idle" | "busy" | "
   }
 }
 
-async function end(
-  sql: Parameters<typeof endAttempt>[0],
-  lease: Lease,
-  checkpointId: string | null,
-  errorCode: string | null,
-): Promise<void> {
+async function end(sql: Sql, lease: Lease, checkpointId: string | null, errorCode: string | null): Promise<void> {
   const ended = await endAttempt(sql, lease, {
     status: errorCode === null ? "success" : "error",
     waitsFor: null,

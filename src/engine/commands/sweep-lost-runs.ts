@@ -1,87 +1,122 @@
 // Gives the runs of dead workers to others, or to a person when they killed too many.
-import type { Deps } from "../../core/deps.js";
+import type { Deps, Sql } from "../../core/deps.js";
+import { isTransientDbError } from "../../core/retry.js";
 import { MAX_CRASHES, type RunError } from "../../core/run.js";
 import { withdrawApprovals } from "../../approvals/approvals.js";
-import { expiredRuns, requeueLostRun, type LostRun } from "../../runs/claim.js";
+import { expiredRuns, type LostRun, lostRun, requeueLostRun } from "../../runs/claim.js";
 import { appendEvent } from "../../runs/events.js";
 import { hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
 import { endAttempt } from "../../runs/settle.js";
-import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
-import { setTimer } from "../../schedule/timers.js";
+import { appendFinalChunk } from "../../runs/stream-chunks.js";
+import { type LockedThread, lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
+import { setCleanupTimers } from "./cleanup-timers.js";
+import { undoEdit } from "./undo-edit.js";
 
 const BATCH = 100;
+
+type SweepOptions = Readonly<{ moveAfterMs: number }>;
+type Expired = Awaited<ReturnType<typeof expiredRuns>>[number];
 
 /**
  * One round: every run whose lease is over is pending again, or ended when it crashed `MAX_CRASHES` times without progress.
  * Each in a transaction of its own, so that one that can't be handled stops no other. Returns how many it handled.
  */
-export async function sweepLostRuns(deps: Deps, options: Readonly<{ moveAfterMs: number }>): Promise<number> {
-  const lost = await expiredRuns(deps.db, BATCH);
+export async function sweepLostRuns(deps: Deps, options: SweepOptions): Promise<number> {
   let handled = 0;
-  for (const run of lost) {
-    const done = await deps.db.tx(async (sql) => {
-      if ((await lockThread(sql, run)) === undefined) return false;
-      await lockUnfinishedRuns(sql, run);
-      if (run.kind === "run" && run.crashes < MAX_CRASHES) {
-        if (!(await requeueLostRun(sql, run))) return false;
-        await appendEvent(sql, run, {
-          type: "run.lease_lost",
-          attempt: run.attempt,
-          payload: { crashes: run.crashes },
-        });
-        return true;
-      }
-      return giveUp(deps, sql, run, options.moveAfterMs);
-    });
-    if (!done) continue;
-    handled += 1;
-    deps.log.warn({ run_id: run.runId, attempt: run.attempt, crashes: run.crashes }, "a worker died under this run");
-    deps.notifier.notify("stream", run.runId);
+  for (const expired of await expiredRuns(deps.db, BATCH)) {
+    try {
+      const lost = await deps.db.tx((sql) => sweepOne(deps, sql, expired, options));
+      if (lost === undefined) continue;
+      handled += 1;
+      const { runId: run_id, attempt, crashes } = lost;
+      deps.log.warn({ run_id, attempt, crashes }, "a worker died under this run");
+      deps.notifier.notify("stream", lost.runId);
+    } catch (error) {
+      if (isTransientDbError(error)) throw error;
+      const code = String((error as { code?: unknown }).code ?? "internal");
+      deps.log.error({ run_id: expired.runId, code }, "a lost run could not be swept, trying again");
+    }
   }
   if (handled > 0) deps.notifier.notify("runs");
   return handled;
 }
 
-async function giveUp(
+/** Undefined when there was nothing to do: somebody else did it, or the worker lives. */
+async function sweepOne(
   deps: Deps,
-  sql: Parameters<Parameters<Deps["db"]["tx"]>[0]>[0],
-  run: LostRun,
-  moveAfterMs: number,
-): Promise<boolean> {
+  sql: Sql,
+  expired: Expired,
+  { moveAfterMs }: SweepOptions,
+): Promise<LostRun | undefined> {
+  const thread = await lockThread(sql, expired);
+  if (thread === undefined) return undefined;
+  await lockUnfinishedRuns(sql, expired);
+  const lost = await lostRun(sql, expired);
+  if (lost === undefined) return undefined;
+  if (lost.kind === "edit") return (await endEdit(sql, lost)) ? lost : undefined;
+  if (lost.crashes >= MAX_CRASHES) return (await giveUp(deps, sql, thread, lost, moveAfterMs)) ? lost : undefined;
+  if (!(await requeueLostRun(sql, lost))) return undefined;
+  await appendEvent(sql, lost, {
+    type: "run.lease_lost",
+    attempt: lost.attempt,
+    payload: { crashes: lost.crashes },
+  });
+  return lost;
+}
+
+async function giveUp(deps: Deps, sql: Sql, thread: LockedThread, run: LostRun, moveAfterMs: number): Promise<boolean> {
   const error: RunError = {
     code: "worker_lost",
     type: "WorkerLostError",
     message:
-      run.kind === "edit"
-        ? `The process that edited thread ${run.threadId} died; nothing is half-done: read the state and edit again.`
-        : `Attempt ${run.attempt} of run ${run.runId} killed its worker, ${run.crashes} times in a row without progress. ` +
-          "It will not be tried again by itself: look at what its next step does, then start a new run with input null.",
+      `Attempt ${run.attempt} of run ${run.runId} killed its worker, ${run.crashes} times in a row without progress. ` +
+      "It will not be tried again by itself: look at what its next step does, then start a new run with input null.",
   };
+  const preview = `The worker died ${run.crashes} times in a row without progress.`;
+  if (!(await endLost(sql, run, { error, preview, waitsFor: "person" }))) return false;
+  await appendFinalChunk(sql, run, {
+    event: "error",
+    json: JSON.stringify({ error: error.type, message: error.message }),
+  });
+  await withdrawApprovals(sql, { tenantId: run.tenantId, threadId: run.threadId, reason: "the run ended" });
+  await makeNextHead(sql, run);
+  await setCleanupTimers(deps, sql, thread, moveAfterMs);
+  const busy = await hasUnfinishedRuns(sql, run);
+  await updateThreadStatus(sql, { ...thread, metadata: {}, status: busy ? "busy" : "error" });
+  return true;
+}
+
+async function endEdit(sql: Sql, run: LostRun): Promise<boolean> {
+  const error: RunError = {
+    code: "worker_lost",
+    type: "WorkerLostError",
+    message: `The process that edited thread ${run.threadId} died; nothing is half-done: read the state and edit again.`,
+  };
+  const preview = "The process that edited the thread died.";
+  if (!(await endLost(sql, run, { error, preview, waitsFor: null }))) return false;
+  await undoEdit(sql, run, { begun: run.begun, threadStatus: run.threadStatus ?? "idle" });
+  return true;
+}
+
+async function endLost(
+  sql: Sql,
+  run: LostRun,
+  end: Readonly<{ error: RunError; preview: string; waitsFor: "person" | null }>,
+): Promise<boolean> {
   const ended = await endAttempt(
     sql,
     { ...run, owner: null },
     {
       status: "error",
-      waitsFor: run.kind === "run" ? "person" : null,
+      waitsFor: end.waitsFor,
       resultCheckpointId: null,
-      errorCode: error.code,
-      errorType: error.type,
-      errorPreview: `The worker died ${run.crashes} times in a row without progress.`,
-      error: Buffer.from(JSON.stringify(error), "utf8"),
+      errorCode: end.error.code,
+      errorType: end.error.type,
+      errorPreview: end.preview,
+      error: Buffer.from(JSON.stringify(end.error), "utf8"),
     },
   );
-  if (!ended) return false;
-  await appendEvent(sql, run, { type: "run.gave_up", attempt: run.attempt, payload: { crashes: run.crashes } });
-  await withdrawApprovals(sql, { tenantId: run.tenantId, threadId: run.threadId, reason: "the run ended" });
-  await makeNextHead(sql, run);
-  await setTimer(sql, {
-    tenantId: run.tenantId,
-    timerId: deps.ids.next(),
-    kind: "move",
-    refId: run.threadId,
-    when: { afterMs: moveAfterMs },
-  });
-  const busy = await hasUnfinishedRuns(sql, run);
-  await updateThreadStatus(sql, { ...run, status: busy ? "busy" : "error" });
-  return true;
+  if (ended)
+    await appendEvent(sql, run, { type: "run.gave_up", attempt: run.attempt, payload: { crashes: run.crashes } });
+  return ended;
 }
