@@ -21,7 +21,10 @@ export type HeartbeatOptions = Readonly<{
 
 const TICK_MS = 250;
 
-type Held = { attempt: number; renewedAt: number; onOver: (why: "lost" | "unreachable") => void };
+/** A thread that dies at once is not started again in a hot loop. */
+const RESTART_MS = 1_000;
+
+type Held = { lease: Lease; renewedAt: number; onOver: (why: "lost" | "unreachable") => void };
 
 /** Starts the thread. The lease is over for us 10 % before it is over in the database: nobody else can have it yet. */
 export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions): Heartbeat {
@@ -29,18 +32,17 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
   const lastTick = new BigInt64Array(ticks);
   Atomics.store(lastTick, 0, process.hrtime.bigint());
   const workerData: HeartbeatData = { ...options, ticks, everyMs: Math.max(50, Math.floor(options.leaseMs / 4)) };
-  const thread = new Worker(threadUrl(), { workerData });
   const held = new Map<string, Held>();
-  const send = (message: ToThread): void => thread.postMessage(message);
+  let stopped: Promise<void> | undefined;
+
   const over = (runId: string, why: "lost" | "unreachable"): void => {
     const run = held.get(runId);
     held.delete(runId);
     run?.onOver(why);
   };
-
-  thread.on("message", (message: ToMain) => {
+  const hear = (message: ToMain): void => {
     if (message.kind === "lost") {
-      if (held.get(message.runId)?.attempt === message.attempt) over(message.runId, "lost");
+      if (held.get(message.runId)?.lease.attempt === message.attempt) over(message.runId, "lost");
       return;
     }
     // The lease counts from when the renewal was sent, not from when its reply was read.
@@ -49,30 +51,58 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
       const run = held.get(runId);
       if (run !== undefined) run.renewedAt = Math.max(run.renewedAt, clock.monotonicMs() - age);
     }
-  });
-  thread.on("error", (error) => log.error({ error: error.name }, "the heartbeat thread died; leases will run out"));
+  };
+  const send = (message: ToThread): void => thread.postMessage(message);
+  const sendHold = ({ tenantId, runId, attempt }: Lease): void =>
+    send({ kind: "hold", run: { tenantId, runId, attempt } });
+  const startThread = (): Worker => {
+    const started = new Worker(threadUrl(), { workerData });
+    started.on("message", hear);
+    started.on("error", (error) =>
+      log.error({ error: error.name }, "the heartbeat thread died; another one is started"),
+    );
+    started.on("exit", () => {
+      if (stopped !== undefined) return;
+      setTimeout(() => {
+        if (stopped !== undefined) return;
+        thread = startThread();
+        for (const { lease } of held.values()) sendHold(lease);
+      }, RESTART_MS);
+    });
+    return started;
+  };
+  let thread = startThread();
 
-  const timer = setInterval(() => {
-    Atomics.store(lastTick, 0, process.hrtime.bigint());
+  const judge = (): void => {
     const now = clock.monotonicMs();
     for (const [runId, run] of held) if (now - run.renewedAt > options.leaseMs * 0.9) over(runId, "unreachable");
+  };
+  const timer = setInterval(() => {
+    Atomics.store(lastTick, 0, process.hrtime.bigint());
+    // After a blocked event loop, timers come before the messages that say the leases were renewed meanwhile.
+    setImmediate(judge);
   }, TICK_MS);
 
   return {
     hold(lease, onOver) {
-      held.set(lease.runId, { attempt: lease.attempt, renewedAt: clock.monotonicMs(), onOver });
-      send({ kind: "hold", run: { tenantId: lease.tenantId, runId: lease.runId, attempt: lease.attempt } });
+      const earlier = held.get(lease.runId);
+      held.set(lease.runId, { lease, renewedAt: clock.monotonicMs(), onOver });
+      sendHold(lease);
+      // Lost, swept and claimed again by this very process, before a beat could find out.
+      earlier?.onOver("lost");
     },
     release(lease) {
-      if (held.get(lease.runId)?.attempt !== lease.attempt) return;
+      if (held.get(lease.runId)?.lease.attempt !== lease.attempt) return;
       held.delete(lease.runId);
       send({ kind: "drop", runId: lease.runId });
     },
-    async stop() {
+    stop() {
+      if (stopped !== undefined) return stopped;
       clearInterval(timer);
-      const ended = new Promise<void>((resolve) => thread.once("exit", () => resolve()));
+      const isGone = thread.threadId === -1;
+      stopped = isGone ? Promise.resolve() : new Promise((resolve) => thread.once("exit", () => resolve()));
       send({ kind: "stop" });
-      await ended;
+      return stopped;
     },
   };
 }

@@ -1,9 +1,14 @@
 // Runs in a worker thread with its own connection: a graph that blocks the event loop does not lose its lease by that.
+import { setTimeout as sleep } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
 import { openDb } from "../../db/pool.js";
 import { createLog } from "../../observe/log.js";
 import { renewLeases, type HeldRun } from "../../runs/claim.js";
 import type { HeartbeatData, ToMain, ToThread } from "./messages.js";
+
+/** A row is locked for some milliseconds by each commit of its run; one locked for longer waits for the next beat. */
+const LOCKED_PAUSE_MS = 25;
+const TRIES_WHEN_LOCKED = 20;
 
 const data = workerData as HeartbeatData;
 const port = parentPort;
@@ -32,23 +37,33 @@ async function beat(): Promise<void> {
     return;
   }
   beating = true;
-  const runs = [...held.values()];
-  const sentAt = process.hrtime.bigint();
   try {
-    const renewed = await renewLeases(db, { owner: data.owner, leaseMs: data.leaseMs, runs });
-    post({ kind: "renewed", runIds: renewed, sentAt });
-    const kept = new Set(renewed);
-    for (const run of runs) {
-      // Dropped meanwhile, or claimed again as a later attempt: not this attempt's business any more.
-      if (kept.has(run.runId) || held.get(run.runId) !== run) continue;
-      held.delete(run.runId);
-      post({ kind: "lost", runId: run.runId, attempt: run.attempt });
+    let locked = await renew([...held.values()]);
+    for (let tries = 1; locked.length > 0 && tries < TRIES_WHEN_LOCKED; tries += 1) {
+      await sleep(LOCKED_PAUSE_MS);
+      locked = await renew(locked);
     }
   } catch (error) {
     log.warn({ code: String((error as { code?: unknown }).code) }, "heartbeat failed");
   } finally {
     beating = false;
   }
+}
+
+/** Renews, tells what is lost, and returns the runs whose rows are locked by somebody: their own commits, mostly. */
+async function renew(runs: readonly HeldRun[]): Promise<HeldRun[]> {
+  const sentAt = process.hrtime.bigint();
+  const { renewed, locked } = await renewLeases(db, { owner: data.owner, leaseMs: data.leaseMs, runs });
+  post({ kind: "renewed", runIds: renewed, sentAt });
+  const owned = new Set([...renewed, ...locked]);
+  // Those dropped meanwhile, or claimed again as a later attempt, are not these attempts' business any more.
+  const current = runs.filter((run) => held.get(run.runId) === run);
+  for (const run of current) {
+    if (owned.has(run.runId)) continue;
+    held.delete(run.runId);
+    post({ kind: "lost", runId: run.runId, attempt: run.attempt });
+  }
+  return current.filter((run) => locked.includes(run.runId));
 }
 
 function stop(): void {
