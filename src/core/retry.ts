@@ -7,10 +7,11 @@ const TRANSIENT_SQLSTATE = new Set([
   "25006", // read only: a failover left us on the old primary
   "40001",
   "40P01", // serialisation failure, deadlock
-  "53300",
-  "53400",
-  "55P03", // too many connections, limits, lock not available
+  "55P03",
+  "57014", // lock not available, statement timeout: the server is slow, or somebody frozen holds the lock
 ]);
+/** Connection exceptions, and insufficient resources: full disk, out of memory, too many connections. */
+const TRANSIENT_CLASS = new Set(["08", "53"]);
 const TRANSIENT_SYSTEM = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
@@ -27,7 +28,12 @@ const TRANSIENT_SYSTEM = new Set([
 export function isTransientDbError(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
   if (typeof code !== "string") return false;
-  return TRANSIENT_SQLSTATE.has(code) || TRANSIENT_SYSTEM.has(code) || code.startsWith("08") || code === "unavailable";
+  return (
+    TRANSIENT_SQLSTATE.has(code) ||
+    TRANSIENT_SYSTEM.has(code) ||
+    (code.length === 5 && TRANSIENT_CLASS.has(code.slice(0, 2))) ||
+    code === "unavailable"
+  );
 }
 
 /** Milliseconds before try `n` (1 is the first retry): doubling from `baseMs` to `capMs`, with full jitter on the upper half. */

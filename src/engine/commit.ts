@@ -14,7 +14,7 @@ select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fen
 
 /** More than this in one statement waits for the next; a run's operations of one turn are never split. */
 const MAX_BATCH_BYTES = 16 * 1024 * 1024;
-/** Tries of a statement that the server refuses: a full disk may be over a moment later, a value it can't take isn't. */
+/** Tries of a statement that the server refuses, since it doesn't say whether it always will. */
 const MAX_REFUSALS = 3;
 
 export type Combiner = Readonly<{
