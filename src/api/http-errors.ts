@@ -6,6 +6,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Log } from "../core/deps.js";
 import { EngineError, type ErrorCode, isEngineError } from "../core/errors.js";
 import { isTransientDbError } from "../core/retry.js";
+import { stackFrames } from "../observe/frames.js";
 import type { ApiEnv } from "./env.js";
 
 const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
@@ -83,7 +84,7 @@ function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineE
     code: known?.code ?? "internal",
     error: error instanceof Error ? error.name : typeof error,
     sqlstate: sqlstate(error),
-    frames: frames(error),
+    frames: stackFrames(error),
   };
   if (known?.code === "unavailable") log.warn(fields, "request refused: a part is away");
   else log.error(fields, "request failed");
@@ -92,14 +93,4 @@ function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineE
 function sqlstate(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === "string" ? code : undefined;
-}
-
-function frames(error: unknown): string | undefined {
-  if (!(error instanceof Error) || error.stack === undefined) return undefined;
-  return error.stack
-    .split("\n")
-    .filter((line) => line.trimStart().startsWith("at "))
-    .slice(0, 8)
-    .map((line) => line.trim())
-    .join(" | ");
 }

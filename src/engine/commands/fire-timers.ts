@@ -3,9 +3,8 @@ import type { Deps, Sql } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { appendEvent } from "../../runs/events.js";
-import { makeNextHead, releaseRun } from "../../runs/runs.js";
+import { makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
 import { lockThread } from "../../runs/thread-lock.js";
-import { runThread } from "../../runs/runs.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
 

@@ -1,6 +1,7 @@
 // What every loop shares: start, stop, wake, and a poll with jitter. The tick knows the work; the loop knows only time.
 import type { Deps, Topic } from "../../core/deps.js";
 import { isTransientDbError } from "../../core/retry.js";
+import { stackFrames } from "../../observe/frames.js";
 
 export type Loop = Readonly<{
   start(): void;
@@ -22,8 +23,10 @@ export type LoopOptions = Readonly<{
 
 /** A loop over `tick`. A failing round is logged and tried again after a poll: no error ends a loop. */
 export function createLoop(deps: Deps, options: LoopOptions): Loop {
-  const stopping = new AbortController();
+  let stopping = false;
+  // One for each round. A signal made of it and a lasting one would leave a trace in the lasting one, round by round.
   let wakeUp = new AbortController();
+  let rest = new AbortController();
   let running: Promise<void> | undefined;
   const unlisten: (() => void)[] = [];
 
@@ -31,7 +34,7 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
   const pause = async (): Promise<void> => {
     const due = (await options.nextDueInMs?.()) ?? Number.POSITIVE_INFINITY;
     const poll = options.pollMs * (0.8 + 0.4 * deps.random());
-    await deps.clock.sleep(Math.max(0, Math.min(poll, due)), AbortSignal.any([stopping.signal, wakeUp.signal]));
+    await deps.clock.sleep(Math.max(0, Math.min(poll, due)), wakeUp.signal);
   };
   const round = async (): Promise<void> => {
     wakeUp = new AbortController();
@@ -41,8 +44,10 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
       const code = String((error as { code?: unknown }).code ?? "internal");
       const fields = { loop: options.name, code, error: (error as Error).name };
       if (isTransientDbError(error)) deps.log.warn(fields, "the database is away, trying again");
-      else deps.log.error({ ...fields, stack: (error as Error).stack }, "a round failed, trying again");
-      await deps.clock.sleep(options.pollMs * (0.5 + deps.random()), stopping.signal);
+      else deps.log.error({ ...fields, frames: stackFrames(error) }, "a round failed, trying again");
+      // Nobody but `stop` ends this pause: what fails must not be tried as often as it is asked for.
+      rest = new AbortController();
+      await deps.clock.sleep(stopping ? 0 : options.pollMs * (0.5 + deps.random()), rest.signal);
     }
   };
 
@@ -51,12 +56,14 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
       if (running !== undefined) return;
       for (const topic of options.topics ?? []) unlisten.push(deps.notifier.listen(topic, wake));
       running = (async () => {
-        while (!stopping.signal.aborted) await round();
+        while (!stopping) await round();
       })();
     },
     async stop() {
       for (const off of unlisten.splice(0)) off();
-      stopping.abort();
+      stopping = true;
+      wake();
+      rest.abort();
       await running;
     },
     wake,

@@ -1,15 +1,27 @@
-// The scheduler: turns due timers into their effects. Any number of processes may run it at once.
+// The scheduler: turns due timers into their effects, and forgets those that are long over. Any number of processes may run
+// it at once.
 import type { Deps } from "../../core/deps.js";
-import { nextDueInMs } from "../../schedule/timers.js";
+import { deleteOldTimers, nextDueInMs } from "../../schedule/timers.js";
 import { FIRED_KINDS, fireTimers } from "../commands/fire-timers.js";
 import { createLoop, type Loop } from "./loop.js";
 
+/** How long one can still see what fired. */
+const KEEP_MS = 7 * 24 * 60 * 60_000;
+const FORGET_EVERY_MS = 60 * 60_000;
+
 export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }>): Loop {
+  let forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS * deps.random();
   return createLoop(deps, {
     name: "scheduler",
     pollMs: options.pollMs,
     topics: ["timers"],
-    tick: () => fireTimers(deps),
+    tick: async () => {
+      const fired = await fireTimers(deps);
+      if (fired > 0 || deps.clock.monotonicMs() < forgetAtMs) return fired;
+      forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS;
+      await deleteOldTimers(deps.db, KEEP_MS);
+      return 0;
+    },
     nextDueInMs: () => nextDueInMs(deps.db, FIRED_KINDS),
   });
 }
