@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { createApp } from "../../src/api/app.js";
 import { type ApiServer, serveApi } from "../../src/api/server.js";
-import { composeEngine, openParts, type Parts } from "../../src/compose.js";
+import { type ComposedEngine, composeEngine, openParts, type Parts } from "../../src/compose.js";
 import { createLog } from "../../src/observe/log.js";
 import { startProxy, through } from "../helpers/proxy.js";
 import { StreamingModel } from "../helpers/streaming-model.js";
@@ -70,11 +70,23 @@ const graphs = { agent, steps, gate, counting, stubborn };
 const shared = sharedEngine({ graphs });
 let server: ApiServer;
 let client: Client;
+/** Another API over the same database, with its own connections; no worker is in its process. */
+let second: ApiServer & Readonly<{ parts: Parts; client: Client }>;
 beforeAll(async () => {
-  server = await serveApi(shared().app, { port: 0 });
+  const { app, db, engine } = shared();
+  server = await serveApi(app, { port: 0 });
   client = new Client({ apiUrl: server.url });
+  const log = createLog("silent");
+  const parts = openParts({ databaseUrl: db.url, bodies: "memory:", log, applicationName: "second api" });
+  const { graphs: loaded, settings } = engine as ComposedEngine;
+  const other = await serveApi(createApp(composeEngine(parts, loaded, settings)), { port: 0 });
+  second = { ...other, parts, client: new Client({ apiUrl: other.url }) };
 });
-afterAll(() => server.close({ graceMs: 0 }));
+afterAll(async () => {
+  await server.close({ graceMs: 0 });
+  await second.close({ graceMs: 0 });
+  await second.parts.close();
+});
 
 type Part = Readonly<{ id?: string; event: string; data: unknown }>;
 async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
@@ -158,41 +170,28 @@ describe("streams", () => {
   });
 
   test("begun at one API go on at another over the same database, while the run runs and when it has ended", async () => {
-    const parts: Parts = openParts({
-      databaseUrl: shared().db.url,
-      bodies: "memory:",
-      log: createLog("silent"),
-      applicationName: "second api",
-    });
-    const { graphs: loaded, settings } = shared().engine as ReturnType<typeof composeEngine>;
-    const second = await serveApi(createApp(composeEngine(parts, loaded, settings)), { port: 0 });
+    const { client: other } = second;
+    const thread = await newThread();
+    const key = randomUUID();
+    const leave = new AbortController();
+    const payload = { input: { key, n: 20 }, streamMode: "custom" as const, signal: leave.signal };
+    const first: Part[] = [];
     try {
-      const other = new Client({ apiUrl: second.url });
-      const thread = await newThread();
-      const key = randomUUID();
-      const leave = new AbortController();
-      const payload = { input: { key, n: 20 }, streamMode: "custom" as const, signal: leave.signal };
-      const first: Part[] = [];
-      try {
-        for await (const part of client.runs.stream(thread, "counting", payload)) {
-          if (first.push(part as unknown as Part) === 6) leave.abort();
-        }
-      } catch {
-        // It left.
+      for await (const part of client.runs.stream(thread, "counting", payload)) {
+        if (first.push(part as unknown as Part) === 6) leave.abort();
       }
-      const { run_id } = first[0]?.data as { run_id: string };
-      const rest: Part[] = [];
-      for await (const part of other.runs.joinStream(thread, run_id, { lastEventId: first.at(-1)?.id ?? "" })) {
-        if (rest.push(part as unknown as Part) === 4) await open(key);
-      }
-      expect([...first.slice(1), ...rest].map(({ data }) => data)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
-      expect(await all(other.runs.joinStream(thread, run_id, { lastEventId: "-1" }))).toEqual([...first, ...rest]);
-      expect(await other.runs.join(thread, run_id)).toMatchObject({ log: [key] });
-      expect(await other.threads.getState(thread)).toEqual(await client.threads.getState(thread));
-    } finally {
-      await second.close({ graceMs: 0 });
-      await parts.close();
+    } catch {
+      // It left.
     }
+    const { run_id } = first[0]?.data as { run_id: string };
+    const rest: Part[] = [];
+    for await (const part of other.runs.joinStream(thread, run_id, { lastEventId: first.at(-1)?.id ?? "" })) {
+      if (rest.push(part as unknown as Part) === 4) await open(key);
+    }
+    expect([...first.slice(1), ...rest].map(({ data }) => data)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
+    expect(await all(other.runs.joinStream(thread, run_id, { lastEventId: "-1" }))).toEqual([...first, ...rest]);
+    expect(await other.runs.join(thread, run_id)).toMatchObject({ log: [key] });
+    expect(await other.threads.getState(thread)).toEqual(await client.threads.getState(thread));
   });
 
   test("whose client leaves with onDisconnect cancel end their run", async () => {
@@ -287,13 +286,16 @@ describe("going back", () => {
 });
 
 describe("cancelling", () => {
-  test("a running run: its node sees the signal within 2 s, nothing of it is stored, the thread goes on", async () => {
+  test.each([
+    ["by the API it was made at", () => client],
+    ["by another", () => second.client],
+  ])("a running run, %s: its node hears of it within 2 s, nothing is stored, the thread goes on", async (_, by) => {
     const thread = await newThread();
     const key = randomUUID();
     const run = await client.runs.create(thread, "counting", { input: { key, n: 2 } });
     await until("the run to wait", () => doors.get(key));
     const startMs = performance.now();
-    await client.runs.cancel(thread, run.run_id, true);
+    await by().runs.cancel(thread, run.run_id, true);
     expect(await statusOf(thread, run.run_id)).toBe("interrupted");
     expect((await client.threads.get(thread)).status).toBe("idle");
     const abortedMs = await until("the signal", () => doors.get(key)?.abortedAtMs);
