@@ -49,7 +49,8 @@ export const list = repeated.transform((values, context): string[] | undefined =
   if (values === undefined) return undefined;
   const only = values[0];
   if (values.length > 1 || only === undefined) return values;
-  if (!only.startsWith("[")) return only === "" ? [] : only.split(",").map((part) => part.trim());
+  if (only === "") return undefined;
+  if (!only.startsWith("[")) return only.split(",").map((part) => part.trim());
   try {
     const parsed = z.array(z.string()).safeParse(JSON.parse(only));
     if (parsed.success) return parsed.data;

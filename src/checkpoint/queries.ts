@@ -258,6 +258,20 @@ export async function newestCheckpointOfRun(
   return rows[0]?.checkpointId;
 }
 
+/** Whether the thread has this checkpoint, moved or not. */
+export async function checkpointExists(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; threadId: ThreadId; ns: string; checkpointId: string }>,
+): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    `select exists (
+      select 1 from checkpoints where tenant_id = $1 and thread_id = $2 and ns = $3 and checkpoint_id = $4
+    ) as found`,
+    [of.tenantId, of.threadId, of.ns, of.checkpointId],
+  );
+  return rows[0]?.found ?? false;
+}
+
 /** Removes what a thread has in Postgres; its objects are the caller's. */
 export async function deleteThreadCheckpoints(
   sql: Sql,

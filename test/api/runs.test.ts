@@ -400,6 +400,50 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
       422,
       /checkpoint\.thread_id/,
     ],
+    [
+      "checkpoint that isn't there",
+      { assistant_id: "agent", checkpoint_id: randomUUID() },
+      404,
+      /Checkpoint [\w-]+ not found on thread/,
+    ],
+    [
+      "checkpoint in the config that isn't there",
+      { assistant_id: "agent", config: { configurable: { checkpoint_id: randomUUID(), checkpoint_ns: "a:b" } } },
+      404,
+      /not found on thread .* in "a:b"/,
+    ],
+    [
+      "checkpoint in the config that is no id",
+      { assistant_id: "agent", config: { configurable: { checkpoint_id: 5 } } },
+      422,
+      /config\.configurable\.checkpoint_id/,
+    ],
+    [
+      "unknown node",
+      { assistant_id: "gate", command: { goto: "nowhere" } },
+      422,
+      /command\.goto: "nowhere" is no node of graph "gate"; it has gate/,
+    ],
+    [
+      "unknown node among others",
+      { assistant_id: "gate", command: { goto: ["gate", { node: "gat", input: {} }] } },
+      422,
+      /command\.goto\[1\]\.node: "gat" is no node of graph "gate"; did you mean "gate"\?/,
+    ],
+    [
+      "breakpoint at an unknown node",
+      { assistant_id: "gate", interrupt_before: ["gate", "gatr"] },
+      422,
+      /interrupt_before\[1\]: "gatr"/,
+    ],
+    ["empty command", { assistant_id: "gate", command: { resume: null, goto: [] } }, 422, /command: says nothing/],
+    [
+      "long metadata",
+      { assistant_id: "agent", metadata: { a: "x".repeat(70_000) } },
+      422,
+      /metadata: must not be longer/,
+    ],
+    ["endless assistant", { assistant_id: "x".repeat(300) }, 422, /^assistant_id: .{1,80}$/],
     ["webhook", { assistant_id: "agent", webhook: "https://example.org" }, 422, /webhook/],
     ["feedback keys", { assistant_id: "agent", feedback_keys: ["a"] }, 422, /feedback_keys/],
     ["durability exit", { assistant_id: "agent", durability: "exit" }, 422, /durability/],
@@ -423,6 +467,28 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
       const { rows } = await deps.db.query<{ runs: number }>("select count(*)::int as runs from runs");
       expect(rows[0]?.runs).toBe(0);
       expect(await client.threads.get(thread_id)).toMatchObject({ status: "idle" });
+    });
+  });
+
+  it("a checkpoint of another thread, and an answer through another graph", async () => {
+    await withEngine({ graphs }, async ({ app, client }) => {
+      const [asking, other] = [await client.threads.create(), await client.threads.create()];
+      await client.runs.wait(asking.thread_id, "gate", { input: {} });
+      await client.runs.wait(other.thread_id, "agent", { input: hello });
+      const { checkpoint } = await client.threads.getState(other.thread_id);
+      const attempts: [unknown, number, RegExp][] = [
+        [{ assistant_id: "gate", checkpoint_id: checkpoint.checkpoint_id }, 404, /not found on thread/],
+        [{ assistant_id: "agent", command: { resume: "yes" } }, 409, /is of graph "gate"; graph "agent" can't take/],
+      ];
+      for (const [body, status, says] of attempts) {
+        const response = await app.request(`/threads/${asking.thread_id}/runs`, post(body));
+        expect([response.status, await response.text()]).toEqual([status, expect.stringMatching(says)]);
+      }
+      expect(await client.runs.list(asking.thread_id)).toHaveLength(1);
+      expect(await client.threads.get(asking.thread_id)).toMatchObject({ status: "interrupted" });
+      expect(await client.runs.wait(asking.thread_id, "gate", { command: { resume: "yes" } })).toMatchObject({
+        answer: "yes",
+      });
     });
   });
 

@@ -7,6 +7,7 @@ import { isFinished } from "../../core/run.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRun } from "../../engine/commands/create-run.js";
 import type { Engine } from "../../engine/engine.js";
+import { refuseUnknown } from "../../engine/refuse-unknown.js";
 import { runResult } from "../../engine/run-result.js";
 import { awaitRun } from "../../engine/stream/await-run.js";
 import { getRun, listRuns, type RunRow } from "../../runs/runs.js";
@@ -127,6 +128,7 @@ async function create(
   const assistant = await getAssistant(engine.deps.db, { tenantId, idOrGraphId: body.assistant_id });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(body.assistant_id);
   const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers });
+  await refuseUnknown(engine, input);
   const run = await createRun(engine.deps, input).catch(asRefusal);
   const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
   c.header("Content-Location", path);

@@ -5,6 +5,8 @@ import { isUuid } from "../../core/ids.js";
 /** Strings that Postgres can't hold as text: NUL and lone surrogates. */
 const UNSTORABLE = /[\0\p{Surrogate}]/u;
 const MAX_DEPTH = 64;
+/** Metadata labels things for people and filters; each run and each of its checkpoints carries a copy. */
+const MAX_JSON_CHARACTERS = 65_536;
 
 export const uuid = z
   .string()
@@ -24,6 +26,8 @@ export const object = z
 export const jsonObject = object.superRefine((value, context) => {
   const found = unstorable(value, []);
   if (found !== undefined) context.addIssue({ code: "custom", path: found.path, message: found.message });
+  else if (JSON.stringify(value).length > MAX_JSON_CHARACTERS)
+    context.addIssue({ code: "custom", message: `must not be longer than ${MAX_JSON_CHARACTERS} characters as JSON` });
 });
 
 type Found = Readonly<{ path: (string | number)[]; message: string }>;

@@ -11,6 +11,10 @@ const configurable = object.superRefine((value, context) => {
   for (const key of Object.keys(value).filter((name) => name.startsWith("__"))) {
     context.addIssue({ code: "custom", path: [key], message: "keys that start with __ belong to the engine" });
   }
+  // Where a checkpoint may be named too. The thread is the path's, whatever stands here.
+  const { checkpoint_id, checkpoint_ns, checkpoint_map } = value;
+  const named = checkpoint.safeParse({ checkpoint_id, checkpoint_ns, checkpoint_map });
+  for (const { path, message } of named.error?.issues ?? []) context.addIssue({ code: "custom", path, message });
 });
 
 const config = z.object({
@@ -23,13 +27,19 @@ const config = z.object({
 const sendTarget = z.object({ node: z.string(), input: anything.optional() });
 const target = z.union([z.string(), sendTarget], "must be a node's name or {node, input}");
 
-const command = z.object({
-  resume: anything.optional(),
-  update: absent(
-    z.union([object, z.array(z.tuple([z.string(), anything]))], "must be an object or a list of [key, value]"),
-  ),
-  goto: absent(z.union([target, z.array(target)], "must be a node's name, {node, input} or a list of them")),
-});
+const command = z
+  .object({
+    resume: anything.optional(),
+    update: absent(
+      z.union([object, z.array(z.tuple([z.string(), anything]))], "must be an object or a list of [key, value]"),
+    ),
+    goto: absent(z.union([target, z.array(target)], "must be a node's name, {node, input} or a list of them")),
+  })
+  // It would close open questions and do nothing.
+  .refine(({ resume, update, goto }) => {
+    const goes = Array.isArray(goto) ? goto.length > 0 : goto !== undefined;
+    return (resume !== undefined && resume !== null) || update !== undefined || goes;
+  }, "says nothing; give resume, update or goto, and null as an answer by interrupt id");
 
 const nodes = z.union([z.literal("*"), z.array(z.string())], 'must be "*" or a list of node names');
 
@@ -52,7 +62,7 @@ const feedbackKeys = anything
   .optional();
 
 const shared = {
-  assistant_id: text.min(1, "must name an assistant or a graph"),
+  assistant_id: text.min(1, "must name an assistant or a graph").max(200),
   input: anything.optional(),
   command: absent(command),
   config: absent(config),

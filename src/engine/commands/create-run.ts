@@ -112,6 +112,13 @@ async function answerOrSupersede(
     await withdrawApprovals(sql, { ...thread, reason: "superseded by a new run" });
     return request;
   }
+  const asking = thread.metadata.graph_id;
+  if (asking !== undefined && asking !== input.assistant.graphId) {
+    throw new EngineError(
+      "conflict",
+      `Thread ${thread.threadId} is of graph "${String(asking)}"; graph "${input.assistant.graphId}" can't take an answer to it`,
+    );
+  }
   const answers = await resolveResume(sql, {
     ...thread,
     resume: request.command.resume,

@@ -1,0 +1,60 @@
+// A run that names a node or a checkpoint that isn't there is refused before it is accepted: LangGraph itself ignores
+// such a node and starts from nothing at such a checkpoint, and the run would end in success.
+import { checkpointExists } from "../checkpoint/queries.js";
+import { EngineError } from "../core/errors.js";
+import { nearest } from "../core/nearest.js";
+import type { CreateRunInput } from "./commands/create-run.js";
+import type { RunRequest } from "./commands/request.js";
+import type { Engine } from "./engine.js";
+
+/** `also`: a name of LangGraph's own that means something there. */
+type Named = Readonly<{ path: string; node: string; also: "__start__" | "__end__" | null }>;
+
+/** Throws `bad_request` with the path in the request, or `not_found` for a checkpoint. */
+export async function refuseUnknown(engine: Engine, input: CreateRunInput): Promise<void> {
+  await refuseUnknownNodes(engine, input);
+  const { tenantId, threadId, request } = input;
+  const { checkpoint_id: checkpointId, checkpoint_ns: ns = "" } = request.checkpoint ?? {};
+  if (threadId === null || checkpointId === undefined) return;
+  if (await checkpointExists(engine.deps.db, { tenantId, threadId, ns, checkpointId })) return;
+  const where = ns === "" ? "" : ` in ${JSON.stringify(ns)}`;
+  throw new EngineError("not_found", `Checkpoint ${checkpointId} not found on thread ${threadId}${where}`);
+}
+
+async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: CreateRunInput): Promise<void> {
+  const named = [
+    ...gotoNodes(request),
+    ...breakpoints("interrupt_before", request.interrupt_before),
+    ...breakpoints("interrupt_after", request.interrupt_after),
+  ];
+  if (named.length === 0) return;
+  const given = assistant.config.configurable as Readonly<Record<string, unknown>> | undefined;
+  const configurable = { ...given, ...request.config.configurable };
+  const graph = await graphs.get(assistant.graphId, { configurable, context: request.context ?? assistant.context });
+  const nodes = Object.keys(graph.nodes).filter((node) => node !== "__start__");
+  for (const { path, node, also } of named) {
+    if (nodes.includes(node) || node === also) continue;
+    throw new EngineError("bad_request", `${path}: ${unknownNode(node, assistant.graphId, nodes)}`);
+  }
+}
+
+/** What to say about a name that is none of the graph's nodes. */
+function unknownNode(node: string, graphId: string, nodes: readonly string[]): string {
+  const guess = nearest(node.slice(0, 200), nodes);
+  const hint = guess === null ? `it has ${nodes.slice(0, 50).join(", ")}` : `did you mean "${guess}"?`;
+  return `${JSON.stringify(node.slice(0, 200))} is no node of graph "${graphId}"; ${hint}`;
+}
+
+function gotoNodes({ command }: RunRequest): Named[] {
+  const goto = command?.goto ?? [];
+  return (Array.isArray(goto) ? goto : [goto]).map((target: string | { node: string }, i) => {
+    const path = `command.goto${Array.isArray(goto) ? `[${i}]` : ""}`;
+    if (typeof target === "string") return { path, node: target, also: "__end__" };
+    return { path: `${path}.node`, node: target.node, also: null };
+  });
+}
+
+function breakpoints(path: string, nodes: RunRequest["interrupt_before"]): Named[] {
+  if (nodes === null || nodes === "*" || nodes.includes("*")) return [];
+  return nodes.map((node, i) => ({ path: `${path}[${i}]`, node, also: "__start__" }));
+}
