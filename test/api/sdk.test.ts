@@ -136,7 +136,7 @@ describe("streams", () => {
       // By itself: the client comes back with the last id it saw.
       const torn = new Client({ apiUrl: through(proxy, server.url).replace(/\/$/, "") });
       for await (const part of torn.runs.stream(thread, "counting", payload)) {
-        parts.push(part as unknown as Part);
+        parts.push(part);
         if (parts.length === 15) proxy.cut();
         if (parts.length === 16) await open(key);
       }
@@ -150,7 +150,7 @@ describe("streams", () => {
         try {
           let left = 7;
           for await (const part of client.runs.joinStream(thread, run_id, { lastEventId, signal: leave.signal })) {
-            visited.push(part as unknown as Part);
+            visited.push(part);
             if (--left > 0) continue;
             ended = false;
             leave.abort();
@@ -178,7 +178,7 @@ describe("streams", () => {
     const first: Part[] = [];
     try {
       for await (const part of client.runs.stream(thread, "counting", payload)) {
-        if (first.push(part as unknown as Part) === 6) leave.abort();
+        if (first.push(part) === 6) leave.abort();
       }
     } catch {
       // It left.
@@ -186,7 +186,7 @@ describe("streams", () => {
     const { run_id } = first[0]?.data as { run_id: string };
     const rest: Part[] = [];
     for await (const part of other.runs.joinStream(thread, run_id, { lastEventId: first.at(-1)?.id ?? "" })) {
-      if (rest.push(part as unknown as Part) === 4) await open(key);
+      if (rest.push(part) === 4) await open(key);
     }
     expect([...first.slice(1), ...rest].map(({ data }) => data)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
     expect(await all(other.runs.joinStream(thread, run_id, { lastEventId: "-1" }))).toEqual([...first, ...rest]);

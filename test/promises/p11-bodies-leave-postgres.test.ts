@@ -167,7 +167,7 @@ describeS3("P11 on S3", (server) => {
           expect(await everything(coldClient(t), thread_id, 10)).toEqual(asking);
           const open = (await (await t.app.request("/v1/approvals")).json()) as Record<string, unknown>[];
           expect(open).toMatchObject([{ thread_id, value: { question: text("question", turn) } }]);
-          const [interrupt] = (asking.state as ThreadState).tasks.flatMap(({ interrupts }) => interrupts);
+          const [interrupt] = asking.state.tasks.flatMap(({ interrupts }) => interrupts);
           const resume = { [interrupt?.id ?? ""]: text("decision", turn) };
           const { messages } = (await coldClient(t).runs.wait(thread_id, "agent", { command: { resume } })) as {
             messages: { content: string }[];

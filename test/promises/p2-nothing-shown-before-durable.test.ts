@@ -314,7 +314,7 @@ test("commits that fail always end the run at that step: one more node at most, 
     const parts: Part[] = [];
     const streamMode = ["values", "updates", "tasks", "debug", "checkpoints"] as const;
     const stream = client.runs.stream(thread_id, "steps", { input: {}, streamMode: [...streamMode] });
-    for await (const part of stream) parts.push(part as unknown as Part);
+    for await (const part of stream) parts.push(part);
     const [run] = await client.runs.list(thread_id);
     expect(run?.status).toBe("error");
     expect(parts.at(-1)?.event).toBe("error");
