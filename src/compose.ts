@@ -1,4 +1,5 @@
 // The one place that builds the parts and wires them. No behaviour: what happens is in the parts.
+import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,15 +20,16 @@ import { openDb } from "./db/pool.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createCombiner } from "./engine/commit.js";
 import type { Engine } from "./engine/engine.js";
+import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
 import { createExecutor } from "./engine/executor/execute.js";
 import { type Graphs, graphsFrom } from "./engine/graphs.js";
-import { startHeartbeat } from "./engine/heartbeat/heartbeat.js";
+import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import type { StoreTtl } from "./engine/langgraph-json.js";
 import { createLoop } from "./engine/loops/loop.js";
 import { createMover } from "./engine/loops/mover.js";
 import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
-import { createWorker } from "./engine/loops/worker.js";
+import { createWorker, type Execute } from "./engine/loops/worker.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createLog } from "./observe/log.js";
 import { preview } from "./observe/preview.js";
@@ -100,8 +102,12 @@ export type ComposedEngine = Engine &
   Readonly<{ settings: EngineSettings; store: GraphStore; clockOffset: ClockOffset }>;
 
 /** What the doors and loops get. There is one tenant for now, and every request is its. */
-export function composeEngine({ deps, store }: Parts, graphs: Graphs, settings: EngineSettings): ComposedEngine {
-  const owner = newOwner();
+export function composeEngine(
+  { deps, store }: Parts,
+  graphs: Graphs,
+  settings: EngineSettings,
+  owner = newOwner(),
+): ComposedEngine {
   const { leaseMs, moveAfterMs } = settings;
   return {
     deps,
@@ -130,12 +136,19 @@ export const LOOPS = ["worker", "scheduler", "mover", "sweeper"] as const;
 export type LoopName = (typeof LOOPS)[number];
 export type Running = Readonly<{ start(): void; stop(): Promise<void> }>;
 
+export type WorkerOptions = Readonly<{
+  /** Runs executed at a time. */
+  concurrency: number;
+  /** Starts a process that calls `executeClaim`, for runs that killed a worker before; without it they run here too. */
+  startIsolated?: () => ChildProcess;
+}>;
+
 /** The loops of a process, to be started. */
-export function composeLoops(engine: ComposedEngine, names: readonly LoopName[], concurrency: number): Running[] {
+export function composeLoops(engine: ComposedEngine, names: readonly LoopName[], options: WorkerOptions): Running[] {
   return names.map((name) => {
     switch (name) {
       case "worker":
-        return composeWorker(engine, concurrency);
+        return composeWorker(engine, options);
       case "scheduler":
         return createScheduler(engine.deps, engine.settings);
       case "mover":
@@ -146,7 +159,8 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
   });
 }
 
-function composeWorker(engine: ComposedEngine, concurrency: number): Running {
+/** What executes claims of the engine's owner, with the heartbeat that keeps their leases. */
+function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; heartbeat: Heartbeat }> {
   const { deps, graphs, settings, edits, bodyReader, store, clockOffset } = engine;
   const { owner, combiner } = edits;
   const { databaseUrl, leaseMs, maxBlockMs, logLevel } = settings;
@@ -161,6 +175,27 @@ function composeWorker(engine: ComposedEngine, concurrency: number): Running {
     preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
     clockOffsetMs: clockOffset.ms,
   });
+  return { execute, heartbeat };
+}
+
+/** In a process that a worker started: executes the one claim it is sent, with that worker's lease. */
+export async function executeClaim(parts: Parts, graphs: Graphs, settings: EngineSettings): Promise<void> {
+  await receiveClaim(async (claim) => {
+    const engine = composeEngine(parts, graphs, settings, claim.lease.owner);
+    await engine.clockOffset.refresh();
+    const { execute, heartbeat } = composeExecutor(engine);
+    const executed = execute(claim.run, claim.lease, claim);
+    claim.holding();
+    await executed;
+    await heartbeat.stop();
+  });
+}
+
+function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: WorkerOptions): Running {
+  const { deps, graphs, settings, clockOffset } = engine;
+  const { owner } = engine.edits;
+  const { execute: inProcess, heartbeat } = composeExecutor(engine);
+  const execute = startIsolated === undefined ? inProcess : isolateCrashed(deps, heartbeat, inProcess, startIsolated);
   const worker = createWorker(deps, { ...settings, owner, graphIds: graphs.ids, concurrency, execute });
   const clock = createLoop(deps, {
     name: "clock",
@@ -228,7 +263,9 @@ export function composePerdure(options: PerdureOptions): Perdure {
     async start() {
       await checkSchema(parts.deps.db);
       await prepareEngine(engine);
-      loops = composeLoops(engine, options.loops ?? LOOPS, options.concurrency ?? DEFAULT_CONCURRENCY);
+      loops = composeLoops(engine, options.loops ?? LOOPS, {
+        concurrency: options.concurrency ?? DEFAULT_CONCURRENCY,
+      });
       for (const loop of loops) loop.start();
     },
     async stop() {

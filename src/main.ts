@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // The binary: the command line and the environment in, the parts composed, and over to one command.
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { userInfo } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -7,7 +8,7 @@ import type { ChildMessage } from "./cli/dev/child.js";
 import { readDevFile } from "./cli/dev/data-dir.js";
 import { choiceArgument } from "./cli/arguments.js";
 import { errorText, exitCodeOf, type Output, terminal } from "./cli/output.js";
-import { type Handlers, type Place, runProgram } from "./cli/program.js";
+import { EXECUTE_CLAIM, type Handlers, type Place, runProgram } from "./cli/program.js";
 import { addToEnvironment, type Config, environmentWith, readConfigWith } from "./config.js";
 import type { ComposedEngine, LoopName, Parts } from "./compose.js";
 import type { Log } from "./core/deps.js";
@@ -145,6 +146,16 @@ const handlers: Handlers = {
     await serveProcess(settings.project as Project, settings.config, options);
   },
 
+  async executeClaim(place) {
+    const { project, config } = await readSettings(place, "project");
+    const { compose, parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
+    try {
+      await compose.executeClaim(parts, graphs, { ...config, databaseUrl });
+    } finally {
+      await parts.close();
+    }
+  },
+
   async migrate(place) {
     const { config } = await readSettings(place, "anything");
     const { migrateCommand } = await import("./cli/migrate.js");
@@ -210,14 +221,11 @@ const handlers: Handlers = {
 
 type ServeOptions = Parameters<Handlers["serve"]>[1];
 
-async function serveProcess(project: Project, config: Config, options: ServeOptions): Promise<void> {
-  const databaseUrl = databaseOf(config, options.command);
-  const { command } = options;
+/** What a process that serves or executes stands on; the graphs first, since without them there is nothing to do. */
+async function openServing(project: Project, config: Config, command: string) {
+  const databaseUrl = databaseOf(config, command);
   const log = createLog(config.logLevel, { process: `${command}/${process.pid}` });
-  for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
-  if (project.wantsAuth && command !== "worker") refuseAuth(project);
   const compose = await import("./compose.js");
-  const names = loopsOf(options, compose.LOOPS);
   const graphs = await loadGraphs(project);
   const parts = compose.openParts({
     ...config,
@@ -227,6 +235,23 @@ async function serveProcess(project: Project, config: Config, options: ServeOpti
     log,
     applicationName: `perdure ${command}`,
   });
+  return { compose, parts, graphs, databaseUrl, log };
+}
+
+/** A process for one run that killed a worker before: the same program, settings and graphs. */
+function startIsolated(project: Project): ChildProcess {
+  return spawn(process.execPath, [...process.execArgv, BINARY, EXECUTE_CLAIM, "--config", project.path], {
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+  });
+}
+
+async function serveProcess(project: Project, config: Config, options: ServeOptions): Promise<void> {
+  const { command } = options;
+  if (project.wantsAuth && command !== "worker") refuseAuth(project);
+  const { LOOPS } = await import("./compose.js");
+  const names = loopsOf(options, LOOPS);
+  const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
+  for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
   const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl });
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
@@ -237,7 +262,7 @@ async function serveProcess(project: Project, config: Config, options: ServeOpti
     name: command,
     listen: command === "worker" ? null : () => compose.listenApi(engine, address),
     prepare: () => compose.prepareEngine(engine),
-    loops: () => compose.composeLoops(engine, names, concurrency),
+    loops: () => compose.composeLoops(engine, names, { concurrency, startIsolated: () => startIsolated(project) }),
     close: () => parts.close(),
     onReady: (url) => {
       tellSupervisor({ ready: true, ...(url === null ? {} : { url }) });

@@ -39,6 +39,8 @@ export type Handlers = Readonly<{
       loops: readonly string[] | null;
     }>,
   ): Promise<void>;
+  /** Executes one claim that the worker which started this process sends. */
+  executeClaim(place: Place): Promise<void>;
   migrate(place: Place): Promise<void>;
   /** True when all is well. */
   doctor(place: Place): Promise<boolean>;
@@ -54,6 +56,9 @@ export type Handlers = Readonly<{
   approvalsLs(place: Place, filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>): Promise<void>;
   approvalsAnswer(place: Place, approvalId: ApprovalId, answer: Answer, by: string | null): Promise<void>;
 }>;
+
+/** The hidden command of processes that execute one claim. */
+export const EXECUTE_CLAIM = "execute-claim";
 
 const PORTS = { min: 0, max: 65_535 };
 const LIMITS = { min: 1, max: 10_000 };
@@ -119,6 +124,11 @@ function choice<T extends string>(flag: string | boolean | undefined, name: stri
 }
 
 function addServing(program: Command, handlers: Handlers): void {
+  // Started by workers only, with a channel on which the claim comes.
+  program
+    .command(EXECUTE_CLAIM, { hidden: true })
+    .requiredOption("--config <file>")
+    .action((flags: Flags) => handlers.executeClaim(place(flags)));
   command(
     program,
     "dev",

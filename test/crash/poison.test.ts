@@ -4,7 +4,7 @@ import type { TestProcess } from "../helpers/processes.js";
 import { until } from "../helpers/wait.js";
 import { withCrashSite } from "./setup.js";
 
-test("a run that kills its worker is claimed three times and ends in error; the ten behind it succeed", async () => {
+test("a run that kills its worker is claimed three times and ends in error; those beside and behind it succeed", async () => {
   await withCrashSite(async (site) => {
     const { client } = site;
     const poisonJournal = site.journal();
@@ -13,7 +13,15 @@ test("a run that kills its worker is claimed three times and ends in error; the 
       input: {},
       config: { configurable: { journal: poisonJournal.path } },
     });
-    const healthy = await Promise.all(
+    // Beside it from the first attempt on, and long in their first node: they die with it once, and not again.
+    const beside = await Promise.all(
+      Array.from({ length: 3 }, async () => {
+        const { thread_id } = await client.threads.create();
+        const config = { configurable: { journal: site.journal().path, step_ms: 600 } };
+        return client.runs.create(thread_id, "steps", { input: {}, config });
+      }),
+    );
+    const behind = await Promise.all(
       Array.from({ length: 10 }, async () => {
         const { thread_id } = await client.threads.create();
         const config = { configurable: { journal: site.journal().path, step_ms: 1 } };
@@ -25,7 +33,7 @@ test("a run that kills its worker is claimed three times and ends in error; the 
     let watching = true;
     const restart = async (): Promise<void> => {
       while (watching) {
-        const worker = site.worker({}, ["--concurrency", "2"]);
+        const worker = site.worker({}, ["--concurrency", "4"]);
         workers.push(worker);
         await worker.exited;
       }
@@ -34,7 +42,7 @@ test("a run that kills its worker is claimed three times and ends in error; the 
     const get = async (run: { thread_id: string; run_id: string }) =>
       (await client.runs.get(run.thread_id, run.run_id)).status;
     await until("the poisonous run to end", async () => (await get(poison)) === "error", { timeoutMs: 90_000 });
-    for (const run of healthy)
+    for (const run of [...beside, ...behind])
       await until("a healthy run", async () => (await get(run)) === "success", { timeoutMs: 60_000 });
     watching = false;
     await Promise.all(workers.map((worker) => worker.kill()));

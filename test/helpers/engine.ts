@@ -71,7 +71,9 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     const startWorker: TestEngine["startWorker"] = ({ concurrency } = {}) => {
       // An engine of its own: another owner, as another process has.
       const own = composeEngine(parts, graphs, settings);
-      const [worker] = composeLoops(own, ["worker"], concurrency ?? options.concurrency ?? 10) as [Running];
+      const [worker] = composeLoops(own, ["worker"], {
+        concurrency: concurrency ?? options.concurrency ?? 10,
+      }) as [Running];
       worker.start();
       running.push(worker);
       return worker;

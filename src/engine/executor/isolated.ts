@@ -1,0 +1,95 @@
+// A run that has killed a worker before is executed in a process of its own, so that it can't take its neighbours with it.
+import type { ChildProcess } from "node:child_process";
+import type { Lease } from "../../core/clock.js";
+import type { Deps } from "../../core/deps.js";
+import type { ClaimedRun } from "../../runs/claim.js";
+import type { Heartbeat } from "../heartbeat/heartbeat.js";
+import type { Execute } from "../loops/worker.js";
+
+/** What the worker says to the process: first the claim, later perhaps to stop. */
+export type ToIsolated =
+  | Readonly<{ kind: "execute"; run: ClaimedRun; lease: Lease }>
+  | Readonly<{ kind: "drain" | "abort" }>;
+/** What the process says once: it keeps the lease itself from now on. */
+const HOLDING = "holding";
+
+/** Time to write the last word after an abort, before the process is killed. */
+const ABORT_GRACE_MS = 5_000;
+
+/**
+ * Executes in process what never crashed, and everything else through `start`, which starts `receiveClaim` with a channel.
+ * Such a process is killed by its run at worst: the lease then runs out as if a worker had died.
+ */
+export function isolateCrashed(
+  deps: Deps,
+  heartbeat: Heartbeat,
+  inProcess: Execute,
+  start: () => ChildProcess,
+): Execute {
+  return async (run, lease, signals) => {
+    if (run.crashes === 0) return inProcess(run, lease, signals);
+    const child = start();
+    const ended = new Promise<string>((resolve) => {
+      child.once("exit", (code, signal) => resolve(String(signal ?? code)));
+      child.once("error", (error) => resolve(error.name));
+    });
+    const tell = (message: ToIsolated): void => {
+      // It may have ended between our looking and our sending.
+      if (child.connected) child.send(message, () => undefined);
+    };
+    const onDrain = (): void => tell({ kind: "drain" });
+    const onAbort = (): void => {
+      tell({ kind: "abort" });
+      setTimeout(() => child.kill("SIGKILL"), ABORT_GRACE_MS).unref();
+    };
+    // Until the process has come up the lease is kept here: starting may take longer than it lasts.
+    heartbeat.hold(lease, onAbort);
+    child.on("message", (message) => {
+      if (message === HOLDING) heartbeat.release(lease);
+    });
+    tell({ kind: "execute", run, lease });
+    signals.drain.addEventListener("abort", onDrain);
+    signals.abort.addEventListener("abort", onAbort);
+    if (signals.drain.aborted) onDrain();
+    if (signals.abort.aborted) onAbort();
+    const how = await ended;
+    heartbeat.release(lease);
+    signals.drain.removeEventListener("abort", onDrain);
+    signals.abort.removeEventListener("abort", onAbort);
+    if (how === "0") return;
+    const fields = { run_id: lease.runId, attempt: lease.attempt, crashes: run.crashes, ended: how };
+    deps.log.warn(fields, "the process of an isolated run died; its lease will run out");
+  };
+}
+
+/** A claim as the process that executes it sees it. */
+export type ReceivedClaim = Readonly<{
+  run: ClaimedRun;
+  lease: Lease;
+  drain: AbortSignal;
+  abort: AbortSignal;
+  /** To be called when the lease is kept here. */
+  holding(): void;
+}>;
+
+/** The other side, in the process that was started: executes the one claim it is sent. It ends with the worker. */
+export async function receiveClaim(execute: (claim: ReceivedClaim) => Promise<void>): Promise<void> {
+  const drain = new AbortController();
+  const abort = new AbortController();
+  // A terminal signals the whole group; here only the worker says when to stop.
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => undefined);
+  const { run, lease } = await new Promise<Extract<ToIsolated, { kind: "execute" }>>((resolve, reject) => {
+    process.on("message", (message: ToIsolated) => {
+      if (message.kind === "execute") resolve(message);
+      else if (message.kind === "drain") drain.abort();
+      else abort.abort(new Error("stopped by the worker"));
+    });
+    process.once("disconnect", () => {
+      const gone = new Error("the worker is gone");
+      abort.abort(gone);
+      reject(gone);
+    });
+  });
+  const holding = (): void => void process.send?.(HOLDING);
+  await execute({ run, lease, drain: drain.signal, abort: abort.signal, holding });
+}
