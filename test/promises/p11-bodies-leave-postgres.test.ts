@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { gunzipSync } from "node:zlib";
 import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { tool } from "@langchain/core/tools";
-import { Client, type ThreadState } from "@langchain/langgraph-sdk";
+import { Client } from "@langchain/langgraph-sdk";
 import { createAgent } from "langchain";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
