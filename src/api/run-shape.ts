@@ -1,4 +1,5 @@
 // A run as the wire shows it.
+import { isBodyLost } from "../core/errors.js";
 import { decodeRequest } from "../engine/commands/request.js";
 import type { Engine } from "../engine/engine.js";
 import { loadRunContent } from "../engine/run-content.js";
@@ -14,15 +15,24 @@ export async function runShape(engine: Engine, run: RunRow, fields?: readonly st
     updated_at: run.updatedAt,
     status: run.status,
     metadata: run.metadata,
-    kwargs: fields === undefined || fields.includes("kwargs") ? await kwargs(engine, run) : undefined,
+    ...(fields === undefined || fields.includes("kwargs") ? await asked(engine, run) : {}),
     multitask_strategy: run.multitaskStrategy,
     ...(run.cancelReason === null ? {} : { cancel_reason: run.cancelReason }),
   };
 }
 
-async function kwargs(engine: Engine, run: RunRow): Promise<Readonly<Record<string, unknown>>> {
-  const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false });
-  if (request === null) return {};
-  const { stream_subgraphs: subgraphs, ...rest } = decodeRequest(request);
-  return { ...rest, subgraphs, resumable: true };
+/** A run whose request is lost is still a run, and hides no other in a list: it says what can't be read. */
+async function asked(
+  engine: Engine,
+  run: RunRow,
+): Promise<Readonly<{ kwargs: Readonly<Record<string, unknown>>; error?: string }>> {
+  try {
+    const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false });
+    if (request === null) return { kwargs: {} };
+    const { stream_subgraphs: subgraphs, ...rest } = decodeRequest(request);
+    return { kwargs: { ...rest, subgraphs, resumable: true } };
+  } catch (error) {
+    if (!isBodyLost(error)) throw error;
+    return { kwargs: {}, error: error.message };
+  }
 }

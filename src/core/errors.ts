@@ -38,3 +38,8 @@ export class EngineError extends Error {
 export function isEngineError(error: unknown, code?: ErrorCode): error is EngineError {
   return error instanceof EngineError && (code === undefined || error.code === code);
 }
+
+/** True when what was asked for was stored once and can't be read any more: asking again won't help. */
+export function isBodyLost(error: unknown): error is EngineError {
+  return isEngineError(error, "body_missing") || isEngineError(error, "body_corrupt");
+}

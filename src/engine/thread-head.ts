@@ -4,7 +4,7 @@ import type { BaseCheckpointSaver, CheckpointTuple } from "@langchain/langgraph-
 import { openInterrupts } from "../checkpoint/pending.js";
 import { readNewestTuples } from "../checkpoint/read-tuples.js";
 import { Saver, type SaverOptions } from "../checkpoint/saver.js";
-import { isEngineError } from "../core/errors.js";
+import { isBodyLost, isEngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadRow } from "../runs/threads.js";
 import type { Engine } from "./engine.js";
@@ -19,7 +19,7 @@ export type ThreadHead = Readonly<{
   interrupts: Readonly<Record<string, readonly WireInterrupt[]>>;
   next: readonly string[];
   checkpointId: string | null;
-  /** Why the head can't be read; only in lists, where one broken thread must not hide the others. */
+  /** Why the head can't be read. */
   error?: string;
 }>;
 
@@ -28,11 +28,7 @@ export const EMPTY_HEAD: ThreadHead = { values: null, interrupts: {}, next: [], 
 /** So many threads of a list are read with one statement. */
 const AT_ONCE = 50;
 
-export async function readThreadHead(
-  engine: Engine,
-  of: OfThread,
-  saver: BaseCheckpointSaver<string> = readSaver(engine, of.tenantId),
-): Promise<ThreadHead> {
+async function readHead(engine: Engine, of: OfThread, saver: BaseCheckpointSaver<string>): Promise<ThreadHead> {
   try {
     return headOf(await getStateAt(engine, of, {}, { subgraphs: false }, saver));
   } catch (error) {
@@ -62,7 +58,7 @@ export async function readThreadHeads(
   for (let from = 0; from < threads.length; from += AT_ONCE) {
     const batch = threads.slice(from, from + AT_ONCE);
     const saver = await prefetch(engine, tenantId, batch);
-    for (const thread of batch) heads.set(thread.threadId, await headOrError(engine, { tenantId, thread }, saver));
+    for (const thread of batch) heads.set(thread.threadId, await readThreadHead(engine, { tenantId, thread }, saver));
   }
   return heads;
 }
@@ -78,7 +74,7 @@ async function prefetch(
   try {
     return new HeadSaver(options, await readNewestTuples(options, ids, ""));
   } catch (error) {
-    if (!isBroken(error)) throw error;
+    if (!isBodyLost(error)) throw error;
     return new Saver(options);
   }
 }
@@ -100,17 +96,18 @@ class HeadSaver extends Saver {
   }
 }
 
-async function headOrError(engine: Engine, of: OfThread, saver: BaseCheckpointSaver<string>): Promise<ThreadHead> {
+/** The head, or why it can't be read: a thread whose bodies are lost can still be found, labelled and deleted. */
+export async function readThreadHead(
+  engine: Engine,
+  of: OfThread,
+  saver: BaseCheckpointSaver<string> = readSaver(engine, of.tenantId),
+): Promise<ThreadHead> {
   try {
-    return await readThreadHead(engine, of, saver);
+    return await readHead(engine, of, saver);
   } catch (error) {
-    if (!isBroken(error)) throw error;
+    if (!isBodyLost(error)) throw error;
     return { ...EMPTY_HEAD, error: error.message };
   }
-}
-
-function isBroken(error: unknown): error is Error {
-  return isEngineError(error, "body_missing") || isEngineError(error, "body_corrupt");
 }
 
 /** Without its graph a checkpoint still says what its channels hold; LangGraph's own channels are left out. */

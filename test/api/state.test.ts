@@ -130,8 +130,7 @@ describe("reading", () => {
       for await (const key of deps.bodies.list(`default/${thread_id}/`)) keys.push(key);
       expect(keys).not.toEqual([]);
       await deps.bodies.delete(keys);
-      await expect(client.threads.getState(thread_id)).rejects.toThrow(/HTTP 500: .*jsonl\.gz/);
-      await expect(client.threads.get(thread_id)).rejects.toThrow("HTTP 500");
+      await expect(client.threads.getState(thread_id)).rejects.toThrow(/HTTP 410: .*jsonl\.gz/);
     }));
 });
 

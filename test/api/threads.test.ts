@@ -219,7 +219,7 @@ describe("search", () => {
       expect(statements.filter((text) => text.includes("checkpoints"))).toHaveLength(1);
     }));
 
-  test("a thread whose body is gone says so in the list and hides no other", () =>
+  test("a thread whose body is gone says so wherever it is shown, hides no other, and can be labelled and deleted", () =>
     alone(async ({ client, deps, move }) => {
       const [whole, broken] = [await client.threads.create(), await client.threads.create()];
       const input = { messages: [{ role: "user", content: "a long text ".repeat(500) }] };
@@ -230,6 +230,13 @@ describe("search", () => {
       expect(found.map((thread) => typeof thread.error)).toEqual(["undefined", "string"]);
       expect(found[1]).toMatchObject({ values: null, error: expect.stringContaining(".jsonl.gz") });
       expect(found[0]?.values).not.toBeNull();
+      const lost = { status: "idle", values: null, error: expect.stringContaining(".jsonl.gz") };
+      expect(await client.threads.get(broken.thread_id)).toMatchObject(lost);
+      expect(await client.threads.update(broken.thread_id, { metadata: { a: 1 } })).toMatchObject(lost);
+      const runs = await client.runs.list(broken.thread_id);
+      expect(runs).toMatchObject([{ status: "success", kwargs: {}, error: expect.stringContaining(".jsonl.gz") }]);
+      await client.threads.delete(broken.thread_id);
+      await expect(client.threads.get(broken.thread_id)).rejects.toThrow("HTTP 404");
     }));
 
   test("a thread whose graph was taken away can still be listed, read and deleted", () =>
