@@ -52,10 +52,10 @@ type Attempt = Readonly<{
   over: AbortSignal;
   /** Ends the graph: `over`, or a failure of which the run still has to tell. */
   stop: AbortSignal;
-  stopGraph: (why: unknown) => void;
   drain: AbortSignal;
-  /** The first commit that failed, if one did: LangGraph may wrap or swallow what a saver throws. */
-  commitError: () => unknown;
+  fail: (why: unknown) => void;
+  /** What failed first of commits and stream, if something did: LangGraph may wrap or swallow what a saver throws. */
+  storeError: () => unknown;
   commit: ReturnType<Combiner["forLease"]>;
 }>;
 type Ended = Readonly<{ outcome: Outcome; finalChunks: readonly StreamLine[] }>;
@@ -92,22 +92,25 @@ function startAttempt(
   options.heartbeat.hold(lease, (why) => leaseOver.abort(new Error(`lease ${why}`)));
   const send = options.combiner.forLease(lease, over);
   let failed: unknown;
+  const fail = (why: unknown): void => {
+    failed ??= why;
+    failure.abort(why);
+  };
   return {
     run,
     lease,
     over,
     stop: AbortSignal.any([over, failure.signal]),
-    stopGraph: (why) => failure.abort(why),
     drain: signals.drain,
-    commitError: () => failed,
+    fail,
+    storeError: () => failed,
     commit: async (op) => {
       // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
       over.throwIfAborted();
       try {
         await send(op);
       } catch (error) {
-        failed ??= error;
-        failure.abort(error);
+        fail(error);
         throw error;
       }
     },
@@ -117,15 +120,16 @@ function startAttempt(
 /** Runs the graph; undefined when the lease is lost and there is nothing to say. */
 async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt): Promise<Ended | undefined> {
   const { lease, over } = attempt;
-  const sink = createStreamSink(deps, lease, over);
+  const sink = createStreamSink(deps, lease, over, attempt.fail);
   try {
     return await streamGraph(deps, options, attempt, sink);
   } catch (error) {
-    // Whoever failed, the graph or its stream: nothing of it goes on in the background.
-    attempt.stopGraph(error);
+    const storeError = attempt.storeError();
+    // Whoever failed, nothing of the graph goes on in the background.
+    attempt.fail(error);
     const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
     const outcome = failureOutcome(error, {
-      commitError: attempt.commitError(),
+      storeError,
       aborted: over.aborted,
       checkpointId,
     });

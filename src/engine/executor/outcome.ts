@@ -34,21 +34,28 @@ export function outcomeOf(
 /** What a failed attempt means: give the run back, end it, or (undefined) say nothing, since it isn't ours any more. */
 export function failureOutcome(
   error: unknown,
-  why: Readonly<{ commitError: unknown; aborted: boolean; checkpointId: string | null }>,
+  why: Readonly<{ storeError: unknown; aborted: boolean; checkpointId: string | null }>,
 ): Extract<Outcome, { kind: "error" | "released" }> | undefined {
-  const cause = why.commitError ?? error;
+  const cause = why.storeError ?? error;
   if (isEngineError(cause, "lease_lost")) return undefined;
   // Our own stores were away, not the graph's doing: another attempt goes on from the last checkpoint.
-  const away =
-    why.commitError === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.commitError);
+  const away = why.storeError === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.storeError);
   if (away) return { kind: "released", afterMs: AWAY_RETRY_MS };
-  const stopped = why.commitError === undefined && (why.aborted || isGraphDrained(error));
+  const stopped = why.storeError === undefined && (why.aborted || isGraphDrained(error));
   if (stopped) return { kind: "released", afterMs: 0 };
   return { kind: "error", checkpointId: why.checkpointId, error: describeError(cause) };
 }
 
 /** An error as the run keeps it. Things that aren't errors can be thrown too, and errors can be made of anything. */
 export function describeError(error: unknown): RunError {
+  try {
+    return describe(error);
+  } catch {
+    return { code: "graph_error", type: "Error", message: "an error that can't be read" };
+  }
+}
+
+function describe(error: unknown): RunError {
   if (error instanceof EngineError) return { code: error.code, type: error.name, message: error.message };
   if (!(error instanceof Error)) return { code: "graph_error", type: "Error", message: textOf(error) };
   const { stack } = error;

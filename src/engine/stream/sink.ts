@@ -24,13 +24,17 @@ export type StreamSink = Readonly<{
   finish(events: readonly StreamEvent[]): StreamLine[];
 }>;
 
-/** Starts an attempt's stream with its `metadata` event. Aborting `signal` ends it, also while it waits for the database. */
+/**
+ * Starts an attempt's stream with its `metadata` event. Aborting `signal` ends it, also while it waits for the database.
+ * `onFailure` hears at once why nothing can be stored any more; who pushes hears of it only then.
+ */
 export function createStreamSink(
   deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
   lease: Lease,
   signal: AbortSignal,
+  onFailure: (error: unknown) => void = () => {},
 ): StreamSink {
-  const sink = new Sink(deps, lease, signal);
+  const sink = new Sink(deps, lease, signal, onFailure);
   const metadata = { run_id: lease.runId, attempt: lease.attempt };
   sink.push({ event: "metadata", json: JSON.stringify(metadata) }).catch(() => {
     // Whoever pushes next hears of it.
@@ -57,6 +61,7 @@ class Sink implements StreamSink {
     private readonly deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
     private readonly lease: Lease,
     private readonly signal: AbortSignal,
+    private readonly onFailure: (error: unknown) => void,
   ) {
     this.nextId = (lease.attempt - 1) * IDS_PER_ATTEMPT;
     signal.addEventListener("abort", () => this.hurry(), { once: true });
@@ -120,6 +125,7 @@ class Sink implements StreamSink {
       }
     } catch (error) {
       this.failure = { error };
+      if (!this.signal.aborted) this.onFailure(error);
     } finally {
       this.writing = false;
       this.tellProgress();
