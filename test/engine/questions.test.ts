@@ -31,9 +31,9 @@ async function resume(t: TestEngine, threadId: string, resume: unknown, more: ob
 
 const threadStatus = async ({ client }: TestEngine, threadId: string) => (await client.threads.get(threadId)).status;
 
-async function asked(t: TestEngine, input: object = { log: [] }): Promise<string> {
+async function asked(t: TestEngine): Promise<string> {
   const { thread_id } = await t.client.threads.create();
-  await t.client.runs.wait(thread_id, "graph", { input });
+  await t.client.runs.wait(thread_id, "graph", { input: { log: [] } });
   return thread_id;
 }
 
