@@ -148,9 +148,10 @@ const handlers: Handlers = {
 
   async executeClaim(place) {
     const { project, config } = await readSettings(place, "project");
-    const { compose, parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
+    const { executeClaim } = await import("./compose.js");
+    const { parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
     try {
-      await compose.executeClaim(parts, graphs, { ...config, databaseUrl });
+      await executeClaim(parts, graphs, { ...config, databaseUrl });
     } finally {
       await parts.close();
     }
