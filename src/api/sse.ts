@@ -2,6 +2,7 @@
 import type { Context } from "hono";
 import { stream as streamBody } from "hono/streaming";
 import type { StreamingApi } from "hono/utils/stream";
+import { isEngineError } from "../core/errors.js";
 import type { Engine } from "../engine/engine.js";
 import { readStream } from "../engine/stream/reader.js";
 import { isOfModes } from "../engine/stream/plan.js";
@@ -36,10 +37,16 @@ export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: Ss
       signal,
       heartbeatMs: HEARTBEAT_MS,
     });
-    for await (const item of items) {
-      if (item.kind === "heartbeat") await body.write(": heartbeat\n\n");
-      else if (options.modes === undefined || isOfModes(item.line.event, options.modes))
-        await body.write(frame(item.line));
+    try {
+      for await (const item of items) {
+        if (item.kind === "heartbeat") await body.write(": heartbeat\n\n");
+        else if (options.modes === undefined || isOfModes(item.line.event, options.modes))
+          await body.write(frame(item.line));
+      }
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+      // The status is out already. Ending here in silence would look like the run's end.
+      await body.write(`event: error\ndata: ${JSON.stringify({ error: error.code, message: error.message })}\n\n`);
     }
   });
 }

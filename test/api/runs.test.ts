@@ -12,6 +12,9 @@ import {
   StateGraph,
 } from "@langchain/langgraph";
 import { describe, expect, it } from "vitest";
+import { createApp } from "../../src/api/app.js";
+import type { BodyStore } from "../../src/core/deps.js";
+import { EngineError } from "../../src/core/errors.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 
 const lookup = tool(() => "42", {
@@ -140,6 +143,31 @@ describe("a stream", () => {
       });
       expect(await join("-1")).toEqual(sent);
       expect(await join("3")).toEqual(sent.slice(4));
+    });
+  });
+
+  it("waits while the object store that has its events is away, and says so when they are lost", async () => {
+    await withEngine({ graphs }, async ({ engine, client, deps, move }) => {
+      const { thread_id } = await client.threads.create();
+      const sent = await all(client.runs.stream(thread_id, "agent", { input: hello }));
+      const { run_id } = sent[0]?.data as { run_id: string };
+      await until(async () => (await move()) === 0);
+      let [away, refused] = [true, 0];
+      const read: BodyStore["read"] = (...args) => {
+        if (!away) return deps.bodies.read(...args);
+        refused += 1;
+        return Promise.reject(new EngineError("unavailable", "The object store is away"));
+      };
+      const shaky = createApp({ ...engine, deps: { ...deps, bodies: { ...deps.bodies, read } } });
+      const path = `/threads/${thread_id}/runs/${run_id}/stream?last_event_id=-1`;
+      const waiting = (await shaky.request(path)).text();
+      await until(async () => refused > 0);
+      away = false;
+      expect((await waiting).match(/^id: /gm)).toHaveLength(sent.length);
+
+      for await (const key of deps.bodies.list(`default/${thread_id}/`)) await deps.bodies.delete([key]);
+      const lost = await (await shaky.request(path)).text();
+      expect(lost).toMatch(/^event: error\ndata: {"error":"body_missing","message":"[^"]*jsonl\.gz is not in/);
     });
   });
 

@@ -3,7 +3,7 @@ import type { Deps } from "../../core/deps.js";
 import type { RunId, TenantId } from "../../core/ids.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { isFinished } from "../../core/run.js";
-import { lastStreamId, readStreamPage, type StreamLine, type StreamPage } from "../../runs/stream-chunks.js";
+import { lastStreamId, readStreamPage, type StreamLine } from "../../runs/stream-chunks.js";
 import { createNews } from "./news.js";
 import { movedLines, createRestorer } from "./restore.js";
 
@@ -31,29 +31,31 @@ export async function* readStream(deps: Deps, options: ReadStreamOptions): Async
   const restorer = createRestorer(deps, options);
   const news = createNews(deps, { runId, signal, heartbeatMs: options.heartbeatMs, pollMs: options.pollMs });
   try {
-    let { afterId, packId } = await startingPoint(deps, options);
+    let from: StartingPoint | undefined;
     while (!signal.aborted) {
       news.forget();
-      // State and events in one snapshot: a finished run's last events are in it.
-      const page = await readPage(deps, { tenantId, runId, afterId });
-      if (page === undefined) return;
-      if (page === "database_away") {
-        if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
-        continue;
+      try {
+        from ??= await startingPoint(deps, options);
+        // State and events in one snapshot: a finished run's last events are in it.
+        const page = await readStreamPage(deps.db, { tenantId, runId, afterId: from.afterId, maxRows: PAGE_ROWS });
+        if (page === undefined) return;
+        const moved = page.packId !== from.packId;
+        const lines = moved ? await movedLines(deps, { tenantId, runId }) : page.lines;
+        for (const stored of lines) {
+          const line = await restorer.restore(stored);
+          if (line.id <= from.afterId) continue;
+          from.afterId = line.id;
+          yield { kind: "line", line };
+          if (signal.aborted) return;
+          news.sent();
+        }
+        from.packId = page.packId;
+        if (moved || page.full) continue;
+        if (isFinished(page.status)) return;
+      } catch (error) {
+        // Stores that are away for a while are waited for: who watches would only come back and ask again.
+        if (!isTransientDbError(error)) throw error;
       }
-      const moved = page.packId !== packId;
-      packId = page.packId;
-      const lines = moved ? await movedLines(deps, { tenantId, runId }) : page.lines;
-      for (const stored of lines) {
-        const line = await restorer.restore(stored);
-        if (line.id <= afterId) continue;
-        afterId = line.id;
-        yield { kind: "line", line };
-        if (signal.aborted) return;
-        news.sent();
-      }
-      if (moved || page.full) continue;
-      if (isFinished(page.status)) return;
       if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
     }
   } finally {
@@ -61,23 +63,10 @@ export async function* readStream(deps: Deps, options: ReadStreamOptions): Async
   }
 }
 
-type Place = Readonly<{ tenantId: TenantId; runId: RunId; afterId: number }>;
-
-/** A database that is away for a while is waited for: who watches would only come back and ask again. */
-async function readPage(deps: Deps, place: Place): Promise<StreamPage | undefined | "database_away"> {
-  try {
-    return await readStreamPage(deps.db, { ...place, maxRows: PAGE_ROWS });
-  } catch (error) {
-    if (!isTransientDbError(error)) throw error;
-    return "database_away";
-  }
-}
+type StartingPoint = { afterId: number; packId: string | null };
 
 /** Where to begin: with everything, after an id, or after what is there now, which may have been moved. */
-async function startingPoint(
-  deps: Deps,
-  { tenantId, runId, afterId }: ReadStreamOptions,
-): Promise<{ afterId: number; packId: string | null }> {
+async function startingPoint(deps: Deps, { tenantId, runId, afterId }: ReadStreamOptions): Promise<StartingPoint> {
   if (afterId !== undefined) return { afterId, packId: null };
   const lastId = await lastStreamId(deps.db, { tenantId, runId });
   const page = await readStreamPage(deps.db, { tenantId, runId, afterId: lastId, maxRows: 1 });
