@@ -92,5 +92,5 @@ function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineE
 
 function sqlstate(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
-  return typeof code === "string" ? code : undefined;
+  return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
 }
