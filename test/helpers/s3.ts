@@ -25,7 +25,7 @@ export const NO_S3 =
 
 /** True where a test run without an S3 server must fail instead of reporting skipped tests. */
 export function s3Required(): boolean {
-  return process.env["CI"] === "true" || process.env["PERDURE_REQUIRE_S3"] === "1";
+  return process.env["CI"] === "true" || process.env["PERDURE_TEST_REQUIRE_S3"] === "1";
 }
 
 /** The server for this test run, to be stopped at its end; null when there is none and none is required. */
