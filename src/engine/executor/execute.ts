@@ -20,7 +20,7 @@ import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
-import { CLOCK_OFFSET } from "../sleep.js";
+import { CLOCK_OFFSET, OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
 import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
@@ -28,6 +28,7 @@ import { createStreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
 import { DurabilityBarrier } from "./barrier.js";
 import { attemptInput } from "./input.js";
+import { startMovePulse } from "./move-pulse.js";
 import { describeError, failureOutcome, outcomeOf } from "./outcome.js";
 
 export type ExecutorOptions = Readonly<{
@@ -64,6 +65,7 @@ type Ended = Readonly<{ outcome: Outcome; finalChunks: readonly StreamLine[] }>;
 export function createExecutor(deps: Deps, options: ExecutorOptions): Execute {
   return async (run, lease, signals) => {
     const attempt = startAttempt(options, run, lease, signals);
+    const stopPulse = startMovePulse(deps, lease, options.moveAfterMs);
     try {
       const ended = await runAttempt(deps, options, attempt);
       if (ended === undefined) throw leaseLost(lease);
@@ -75,6 +77,7 @@ export function createExecutor(deps: Deps, options: ExecutorOptions): Execute {
       else
         deps.log.error({ ...fields, error: (error as Error).name }, "the run could not be settled; its lease will end");
     } finally {
+      stopPulse();
       options.heartbeat.release(lease);
     }
   };
@@ -171,14 +174,14 @@ async function streamGraph(
     const base = graphConfig(options, run, lease, request, row?.metadata ?? {});
     const graph = await bindGraph(options, run, base, saver);
     await setAgentVersion(db, { ...run, agentVersion: options.graphs.version(run.graphId) });
-    const { input, checkpoint } = await attemptInput(db, saver, lease, request, run.begun);
+    const { input, checkpoint, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
     const plan = planStream(request);
     const source = openSource(
       graph,
       input as Parameters<typeof openSource>[1],
       {
         ...base,
-        configurable: { ...base.configurable, ...(checkpoint ?? {}) },
+        configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
         signal: stop,
         control,
         callbacks: [new DurabilityBarrier(() => saver.flushed(), stop)],
@@ -220,7 +223,8 @@ async function bindGraph(
   config: Readonly<{ configurable: Record<string, unknown>; metadata: Record<string, unknown>; context?: unknown }>,
   saver: ReturnType<typeof createSaver>,
 ): Promise<RunnableGraph> {
-  const graph = (await options.graphs.get(run.graphId, config)).withConfig({}) as RunnableGraph;
+  const shared = await options.graphs.get(run.graphId, config);
+  const graph = shared.withConfig({});
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;
   if (options.store !== undefined) graph.store = options.store;

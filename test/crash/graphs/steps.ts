@@ -15,5 +15,5 @@ const nodes = Object.fromEntries(
 
 const builder = new StateGraph(State).addNode(nodes);
 builder.addEdge(START, "s1");
-names.forEach((name, i) => builder.addEdge(name, (names[i + 1] ?? END)));
+names.forEach((name, i) => builder.addEdge(name, names[i + 1] ?? END));
 export const steps = builder.compile();
