@@ -125,20 +125,6 @@ export async function withdrawApprovals(
   return rowCount;
 }
 
-/** Which of these runs carry an answer that was accepted on the thread. */
-export async function answeringRuns(
-  sql: Sql,
-  key: ThreadKey & Readonly<{ runIds: readonly RunId[] }>,
-): Promise<ReadonlySet<RunId>> {
-  const { rows } = await sql.query<{ runId: RunId }>(
-    `select distinct decided_run_id as "runId"
-    from approvals
-    where tenant_id = $1 and thread_id = $2 and decided_run_id = any($3::uuid[])`,
-    [key.tenantId, key.threadId, key.runIds],
-  );
-  return new Set(rows.map((row) => row.runId));
-}
-
 /**
  * Opens a question per interrupt. One that is open already stays the same question, asked by this run now; one whose answer
  * is on its way (decided for a run that `answering` names) is not asked again. Returns how many are open by it.

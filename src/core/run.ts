@@ -12,12 +12,22 @@ export type PendingInterrupt = Readonly<{ interruptId: string; node: string | nu
 /** How an attempt ended. The executor makes one; settling writes it. */
 export type Outcome =
   | Readonly<{ kind: "success"; checkpointId: string | null }>
-  | Readonly<{ kind: "interrupted"; checkpointId: string | null; interrupts: readonly PendingInterrupt[] }>
+  | Readonly<{
+      kind: "interrupted";
+      checkpointId: string | null;
+      interrupts: readonly PendingInterrupt[];
+      /** When another branch, which sleeps beside the questions, goes on. */
+      wakeAt: Date | null;
+    }>
   /** Parked until an instant (`sleepUntil`): the same run goes on then. */
   | Readonly<{ kind: "sleeping"; checkpointId: string | null; until: Date }>
   | Readonly<{ kind: "error"; checkpointId: string | null; error: RunError }>
   /** Given back untouched (shutdown, a store out of reach): no crash is counted. It may start again after `afterMs`. */
   | Readonly<{ kind: "released"; afterMs: number }>;
+
+/** The order in the queue. A resumed run goes on with what is there, and leaves the questions that are open open. */
+export const PRIORITY = { interactive: 0, resumed: 1 } as const;
+export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY];
 
 /** After this many claims that ended with a dead worker and without progress, a person decides. */
 export const MAX_CRASHES = 3;

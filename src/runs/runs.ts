@@ -2,7 +2,7 @@
 // Lock order everywhere: threads row, then runs by run_id, then their children.
 import type { Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
-import type { MultitaskStrategy, RunStatus, ThreadStatus } from "../core/run.js";
+import type { MultitaskStrategy, Priority, RunStatus, ThreadStatus } from "../core/run.js";
 
 export type RunRow = Readonly<{
   tenantId: TenantId;
@@ -118,7 +118,7 @@ export type NewRun = Readonly<{
   threadId: ThreadId;
   assistantId: AssistantId;
   graphId: string;
-  priority: 0 | 1 | 2 | 3;
+  priority: Priority;
   head: boolean;
   multitaskStrategy: MultitaskStrategy;
   metadata: Readonly<Record<string, unknown>>;

@@ -2,8 +2,11 @@
 import type { Sql } from "../core/deps.js";
 import type { TenantId, TimerId } from "../core/ids.js";
 
-/** `run.release`: a delayed or sleeping run may go on. `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. */
-export type TimerKind = "run.release" | "thread.delete" | "move";
+/**
+ * `run.release`: a delayed or sleeping run may go on. `run.wake`: a branch that slept beside the questions of a run may.
+ * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store.
+ */
+export type TimerKind = "run.release" | "run.wake" | "thread.delete" | "move";
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;

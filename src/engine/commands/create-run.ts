@@ -2,8 +2,8 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
-import type { MultitaskStrategy } from "../../core/run.js";
-import { answeringRuns, decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
+import { type MultitaskStrategy, PRIORITY } from "../../core/run.js";
+import { decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
@@ -33,6 +33,11 @@ export type CreateRunInput = Readonly<{
   createdBy: string;
 }>;
 
+export type AcceptedInput = Pick<
+  CreateRunInput,
+  "tenantId" | "assistant" | "metadata" | "multitaskStrategy" | "afterSeconds"
+>;
+
 /**
  * Creates a run and returns it once it is durable.
  * Throws `not_found` (no such thread), `thread_busy` (strategy reject), `not_pending` (a resume that answers nothing).
@@ -44,7 +49,7 @@ export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunR
     const { cancelled, ahead } = await makeRoom(sql, input, thread);
     const request = await answerOrSupersede(sql, input, { thread, ahead, runId });
     const threadFree = !ahead.some((run) => run.head);
-    const run = await insert(deps, sql, { input, thread, runId, request, threadFree });
+    const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree });
     return { run, cancelled };
   });
   for (const cancelledId of created.cancelled) {
@@ -124,7 +129,7 @@ async function answerOrSupersede(
     resume: request.command.resume,
     checkpoint: request.checkpoint,
   });
-  await refuseOvertaken(sql, thread, place.ahead);
+  refuseOvertaken(thread, place.ahead);
   const interruptIds = Object.keys(answers);
   await decideApprovals(sql, {
     ...thread,
@@ -138,11 +143,10 @@ async function answerOrSupersede(
 }
 
 /** An input or edit that was accepted before the question was asked takes the thread elsewhere: an answer would come too late. */
-async function refuseOvertaken(sql: Sql, thread: LockedThread, ahead: readonly RunRow[]): Promise<void> {
-  const next = ahead.filter((run) => run.availableAt === null);
-  if (next.length === 0) return;
-  const answering = await answeringRuns(sql, { ...thread, runIds: next.map((run) => run.runId) });
-  const other = next.find((run) => !answering.has(run.runId));
+function refuseOvertaken(thread: LockedThread, ahead: readonly RunRow[]): void {
+  const other = ahead.find(
+    (run) => run.availableAt === null && (run.kind === "edit" || run.priority !== PRIORITY.resumed),
+  );
   if (other === undefined) return;
   throw new EngineError(
     "not_pending",
@@ -151,11 +155,18 @@ async function refuseOvertaken(sql: Sql, thread: LockedThread, ahead: readonly R
   );
 }
 
-async function insert(
+/** True for what continues from the head and asks again what was asked there: answers, and no input at all. */
+function goesOn({ input, command, checkpoint }: RunRequest): boolean {
+  if (command !== null) return (command.resume ?? null) !== null;
+  return input === null && checkpoint === null;
+}
+
+/** Writes an accepted run on its locked thread. */
+export async function insertAccepted(
   deps: Deps,
   sql: Sql,
   parts: Readonly<{
-    input: CreateRunInput;
+    input: AcceptedInput;
     thread: LockedThread;
     runId: RunId;
     request: RunRequest;
@@ -171,7 +182,7 @@ async function insert(
     threadId: thread.threadId,
     assistantId: input.assistant.assistantId,
     graphId: input.assistant.graphId,
-    priority: (parts.request.command?.resume ?? null) === null ? 0 : 1,
+    priority: goesOn(parts.request) ? PRIORITY.resumed : PRIORITY.interactive,
     // A delayed run does not hold the thread: it joins the order when its time has come.
     head: parts.threadFree && !delayed,
     multitaskStrategy: input.multitaskStrategy,
@@ -198,7 +209,7 @@ async function insert(
 }
 
 /** Assistant, thread and run settings as the wire merges them: the later wins, `configurable` key by key. */
-function mergeRequest(request: RunRequest, input: CreateRunInput, thread: LockedThread): RunRequest {
+function mergeRequest(request: RunRequest, input: AcceptedInput, thread: LockedThread): RunRequest {
   // Parsed by the doors before they were stored.
   const assistantConfig = input.assistant.config as RunConfig;
   const layers = [assistantConfig, thread.config as RunConfig, request.config];

@@ -3,11 +3,9 @@ import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, TenantId } from "../../core/ids.js";
 import { getApproval, type ApprovalRow } from "../../approvals/approvals.js";
-import { getAssistant } from "../../assistants/queries.js";
-import { getRun, type RunRow } from "../../runs/runs.js";
-import { loadRunContent } from "../run-content.js";
+import type { RunRow } from "../../runs/runs.js";
 import { createRun } from "./create-run.js";
-import { decodeRequest } from "./request.js";
+import { settingsOfRun } from "./settings-of-run.js";
 
 /**
  * Answers the approval and returns the run that goes on with it. First wins.
@@ -21,23 +19,15 @@ export async function decideApproval(
   if (approval === undefined) throw new EngineError("not_found", `Approval ${decision.approvalId} not found`);
   if (approval.status !== "pending") throw alreadyClosed(approval);
   const { tenantId, threadId, runId } = approval;
-  const asking = await getRun(deps.db, { tenantId, runId });
-  const assistant = asking && (await getAssistant(deps.db, { tenantId, idOrGraphId: asking.assistantId }));
-  if (asking === undefined || assistant === undefined) {
+  const asking = await settingsOfRun(deps, { tenantId, runId });
+  if (asking === undefined) {
     throw new EngineError("not_found", `The run or assistant that asked approval ${approval.approvalId} is gone`);
   }
-  const content = await loadRunContent(deps, tenantId, runId, { stream: false });
-  const asked = decodeRequest(content.request);
   return createRun(deps, {
     tenantId,
     threadId,
-    assistant,
-    request: {
-      ...asked,
-      input: null,
-      command: { resume: { [approval.interruptId]: decision.value } },
-      checkpoint: null,
-    },
+    assistant: asking.assistant,
+    request: { ...asking.request, command: { resume: { [approval.interruptId]: decision.value } } },
     metadata: {},
     multitaskStrategy: "enqueue",
     ifNotExists: "reject",

@@ -2,16 +2,19 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
+import { backoffMs } from "../../core/retry.js";
 import { appendEvent } from "../../runs/events.js";
 import { makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
 import { lockThread } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
+import { wakeSleeper } from "./wake-sleeper.js";
 
 /** The kinds that become their effect inside one transaction; `move` belongs to the mover. */
-export const FIRED_KINDS = ["run.release", "thread.delete"] as const;
+export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete"] as const;
 const BATCH = 100;
-const RETRY_MS = 10_000;
+const RETRY_MS = 5_000;
+const MAX_RETRY_MS = 5 * 60_000;
 
 /** One round over what is due by database time. Returns how many fired. */
 export async function fireTimers(deps: Deps): Promise<number> {
@@ -23,7 +26,8 @@ export async function fireTimers(deps: Deps): Promise<number> {
     } catch (error) {
       const code = isEngineError(error) ? error.code : ((error as { code?: string }).code ?? "internal");
       deps.log.error({ timer_id: timer.timerId, kind: timer.kind, ref_id: timer.refId, code }, "a timer failed");
-      await postponeTimer(deps.db, { ...timer, afterMs: RETRY_MS, error: code });
+      const afterMs = backoffMs(timer.attempts + 1, deps.random(), RETRY_MS, MAX_RETRY_MS);
+      await postponeTimer(deps.db, { ...timer, afterMs, error: code });
     }
   }
   return fired;
@@ -33,6 +37,8 @@ async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
   switch (timer.kind) {
     case "run.release":
       return fireRelease(deps, timer);
+    case "run.wake":
+      return wakeSleeper(deps, timer);
     case "thread.delete":
       return fireDelete(deps, timer);
     case "move":

@@ -46,7 +46,7 @@ export async function settleRun(deps: Deps, lease: Lease, outcome: Outcome, opti
   });
   if (freed) deps.notifier.notify("runs");
   deps.notifier.notify("stream", lease.runId);
-  if (outcome.kind === "sleeping" || outcome.kind === "released") deps.notifier.notify("timers");
+  if (outcome.kind !== "success" && outcome.kind !== "error") deps.notifier.notify("timers");
 }
 
 /** Writes the run's row; returns when it goes on (null: not by a timer), or undefined when the lease is lost. */
@@ -129,10 +129,10 @@ async function setTimers(
   outcome: Outcome,
   facts: Readonly<{ thread: LockedThread; moveAfterMs: number; wakeAt: Date | null }>,
 ): Promise<void> {
-  const { tenantId, runId } = lease;
-  if (facts.wakeAt !== null) {
-    const timerId = deps.ids.next<TimerId>();
-    await setTimer(sql, { tenantId, timerId, kind: "run.release", refId: runId, when: { at: facts.wakeAt } });
+  const timer = { tenantId: lease.tenantId, timerId: deps.ids.next<TimerId>(), refId: lease.runId };
+  if (facts.wakeAt !== null) await setTimer(sql, { ...timer, kind: "run.release", when: { at: facts.wakeAt } });
+  if (outcome.kind === "interrupted" && outcome.wakeAt !== null) {
+    await setTimer(sql, { ...timer, kind: "run.wake", when: { at: outcome.wakeAt } });
   }
   if (outcome.kind === "released") return;
   // The thread of a stateless run that sleeps is still needed.

@@ -6,14 +6,15 @@ import type { Lease } from "../../core/clock.js";
 import type { Sql } from "../../core/deps.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { openInterrupts } from "../../checkpoint/pending.js";
-import type { CheckpointRef, RunCommand, RunRequest } from "../commands/request.js";
-import { resumeMapOf } from "../commands/request.js";
+import { type CheckpointRef, resumeMapOf, type RunCommand, type RunRequest } from "../commands/request.js";
 import { sleepOf } from "../sleep.js";
 
 export type AttemptInput = Readonly<{
   input: unknown;
   /** Only for an attempt that starts from the request. */
   checkpoint: CheckpointRef | null;
+  /** Sleeps that go on: until when, by interrupt id. */
+  sleeps: Readonly<Record<string, string>>;
 }>;
 
 /** Decides from what is stored, so that any number of crashes leads to the same decision. */
@@ -24,57 +25,53 @@ export async function attemptInput(
   request: RunRequest,
   begun: boolean,
 ): Promise<AttemptInput> {
-  const answers = resumeMapOf(request.command?.resume);
-  if (!begun) {
-    const input =
-      request.command === null ? request.input : await firstCommand(sql, saver, lease, request.command, answers);
-    return { input, checkpoint: request.checkpoint };
+  const { input, command, checkpoint } = request;
+  const answers = resumeMapOf(command?.resume);
+  const continues = answers !== undefined || (command === null && input === null && checkpoint === null);
+  const starts = !begun || (!continues && (await newestCheckpointOfRun(sql, lease)) === undefined);
+  if (starts && !continues) {
+    return { input: command === null ? input : toCommand(command), checkpoint, sleeps: {} };
   }
-  if (answers === undefined && (await newestCheckpointOfRun(sql, lease)) === undefined) {
-    return {
-      input: request.command === null ? request.input : toCommand(request.command),
-      checkpoint: request.checkpoint,
-    };
+  const { resume, sleeps } = await openAnswers(sql, saver, lease, answers ?? {});
+  if (starts && command !== null) {
+    // An answer that is gone is refused by LangGraph's strict resume: the state moved on under it.
+    return { input: toCommand({ ...command, resume: { ...answers, ...resume } }), checkpoint, sleeps };
   }
-  const resume = await openAnswers(sql, saver, lease, answers ?? {});
-  return { input: Object.keys(resume).length === 0 ? null : new Command({ resume }), checkpoint: null };
+  return { input: Object.keys(resume).length === 0 ? null : new Command({ resume }), checkpoint: null, sleeps };
 }
 
-async function firstCommand(
-  sql: Sql,
-  saver: BaseCheckpointSaver<string>,
-  lease: Lease,
-  command: RunCommand,
-  answers: Readonly<Record<string, unknown>> | undefined,
-): Promise<Command> {
-  if (answers === undefined) return toCommand(command);
-  const resume = await openAnswers(sql, saver, lease, answers);
-  // An answer that is gone is refused by LangGraph's strict resume: the state moved on under it.
-  return toCommand({ ...command, resume: { ...answers, ...resume } });
-}
+type OpenAnswers = Readonly<{ resume: Record<string, unknown>; sleeps: Record<string, string> }>;
 
-/** The answers whose questions are still open, and those sleeps whose time has come. */
+/** The answers whose questions are still open with those sleeps whose time has come, and the sleeps that go on. */
 async function openAnswers(
   sql: Sql,
   saver: BaseCheckpointSaver<string>,
   lease: Lease,
   answers: Readonly<Record<string, unknown>>,
-): Promise<Record<string, unknown>> {
+): Promise<OpenAnswers> {
   const head: CheckpointTuple | undefined = await saver.getTuple({
     configurable: { thread_id: lease.threadId, checkpoint_ns: "" },
   });
-  const open = openInterrupts(head);
-  const sleeps = open.flatMap(({ id, value }) => {
-    const until = sleepOf(value);
-    return until === undefined ? [] : [{ id, until }];
-  });
   const resume: Record<string, unknown> = {};
-  for (const { id } of open) if (id in answers) resume[id] = answers[id];
-  if (sleeps.length > 0) {
-    const now = await databaseNow(sql);
-    for (const { id, until } of sleeps) if (until <= now) resume[id] = until.toISOString();
+  const sleeps: Record<string, string> = {};
+  let now: Date | undefined;
+  for (const { taskId, id, value } of openInterrupts(head)) {
+    const until = sleepOf(value);
+    if (until === undefined) {
+      if (id in answers) resume[id] = answers[id];
+    } else if (until > (now ??= await databaseNow(sql))) {
+      sleeps[id] = until.toISOString();
+    } else if (!hasTaken(head, taskId, id)) {
+      // Its own id is its answer, so that a task which took it and failed later is not given it twice.
+      resume[id] = id;
+    }
   }
-  return resume;
+  return { resume, sleeps };
+}
+
+function hasTaken(head: CheckpointTuple | undefined, taskId: string, answer: string): boolean {
+  const taken = (head?.pendingWrites ?? []).filter(([task, channel]) => task === taskId && channel === "__resume__");
+  return taken.some(([, , values]) => Array.isArray(values) && values.includes(answer));
 }
 
 async function databaseNow(sql: Sql): Promise<Date> {

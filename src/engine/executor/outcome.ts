@@ -20,15 +20,13 @@ export function outcomeOf(
   if (remainingNodes(state, open).length === 0) return { kind: "success", checkpointId };
   const questions = open.filter(({ value }) => sleepOf(value) === undefined);
   const wakes = open.flatMap(({ value }) => sleepOf(value) ?? []);
-  // Someone's answer comes first: the sleeping branch is looked at again when the thread goes on.
-  if (questions.length === 0 && wakes.length > 0) {
-    return { kind: "sleeping", checkpointId, until: new Date(Math.min(...wakes.map((wake) => wake.getTime()))) };
-  }
+  const wakeAt = wakes.length === 0 ? null : new Date(Math.min(...wakes.map((wake) => wake.getTime())));
+  if (questions.length === 0 && wakeAt !== null) return { kind: "sleeping", checkpointId, until: wakeAt };
   const nodeOf = new Map(state.tasks.map((task) => [task.id, task.name]));
   const unique = new Map(
     questions.map(({ id, taskId }) => [id, { interruptId: id, node: nodeOf.get(taskId) ?? null }]),
   );
-  return { kind: "interrupted", checkpointId, interrupts: [...unique.values()] };
+  return { kind: "interrupted", checkpointId, interrupts: [...unique.values()], wakeAt };
 }
 
 /** What a failed attempt means: give the run back, end it, or (undefined) say nothing, since it isn't ours any more. */

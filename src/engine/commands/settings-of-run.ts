@@ -1,0 +1,26 @@
+// What a run that goes on for another one takes over from it: the assistant, and everything it was asked with but the input.
+import { type AssistantRow, getAssistant } from "../../assistants/queries.js";
+import type { Deps } from "../../core/deps.js";
+import type { RunId, TenantId } from "../../core/ids.js";
+import { getRun, type RunRow } from "../../runs/runs.js";
+import { loadRunContent } from "../run-content.js";
+import { decodeRequest, type RunRequest } from "./request.js";
+
+export type RunSettings = Readonly<{ run: RunRow; assistant: AssistantRow; request: RunRequest }>;
+
+/** Undefined when the run or its assistant is gone. The request has neither input nor command nor checkpoint. */
+export async function settingsOfRun(
+  deps: Deps,
+  key: Readonly<{ tenantId: TenantId; runId: RunId }>,
+): Promise<RunSettings | undefined> {
+  const { tenantId, runId } = key;
+  const run = await getRun(deps.db, key);
+  const assistant = run && (await getAssistant(deps.db, { tenantId, idOrGraphId: run.assistantId }));
+  if (run === undefined || assistant === undefined) return undefined;
+  const content = await loadRunContent(deps, tenantId, runId, { stream: false });
+  return {
+    run,
+    assistant,
+    request: { ...decodeRequest(content.request), input: null, command: null, checkpoint: null },
+  };
+}

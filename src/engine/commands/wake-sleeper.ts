@@ -1,0 +1,35 @@
+// Goes on with a branch that slept beside open questions, when its time has come. The questions stay open.
+import { pendingApprovals } from "../../approvals/approvals.js";
+import type { Deps } from "../../core/deps.js";
+import type { RunId } from "../../core/ids.js";
+import { lockUnfinishedRuns } from "../../runs/runs.js";
+import { lockThread } from "../../runs/thread-lock.js";
+import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
+import { insertAccepted } from "./create-run.js";
+import { settingsOfRun } from "./settings-of-run.js";
+
+/** Makes a run for the branch, unless the thread has moved on or is about to. Returns whether it did. */
+export async function wakeSleeper(deps: Deps, timer: TimerRow): Promise<boolean> {
+  const runId = timer.refId as RunId;
+  const asking = await settingsOfRun(deps, { tenantId: timer.tenantId, runId });
+  const woken = await deps.db.tx(async (sql) => {
+    const thread = asking && (await lockThread(sql, asking.run));
+    if (!(await claimDueTimer(sql, timer))) return undefined;
+    await finishTimer(sql, timer);
+    if (asking === undefined || thread === undefined) return undefined;
+    const ahead = (await lockUnfinishedRuns(sql, thread)).filter((run) => run.availableAt === null);
+    const asked = (await pendingApprovals(sql, thread)).some((question) => question.runId === runId);
+    // Whoever is ahead looks at the sleeping branch itself; answered or withdrawn questions mean that somebody was.
+    if (ahead.length > 0 || !asked) return undefined;
+    const { tenantId } = timer;
+    return insertAccepted(deps, sql, {
+      input: { tenantId, assistant: asking.assistant, metadata: {}, multitaskStrategy: "enqueue", afterSeconds: null },
+      thread,
+      runId: deps.ids.next(),
+      request: asking.request,
+      threadFree: true,
+    });
+  });
+  if (woken !== undefined) deps.notifier.notify("runs");
+  return woken !== undefined;
+}
