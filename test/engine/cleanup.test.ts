@@ -1,0 +1,67 @@
+// What is left behind: nothing of a run that ended, however it ended, and no timer that is long over.
+import { expect, test } from "vitest";
+import { createScheduler } from "../../src/engine/loops/scheduler.js";
+import { claimRuns } from "../../src/runs/claim.js";
+import { type TestEngine, withEngine } from "../helpers/engine.js";
+import { stepsGraph } from "../helpers/scripted-graphs.js";
+import { until } from "../helpers/wait.js";
+
+const dueTimers = async ({ db }: TestEngine) =>
+  (await db.db.query<{ kind: string }>("select kind from timers where status = 'due' order by kind")).rows.map(
+    ({ kind }) => kind,
+  );
+
+const rowsOf = async ({ db }: TestEngine, table: string) =>
+  (await db.db.query<{ n: number }>(`select count(*)::int as n from ${table}`)).rows[0]?.n;
+
+async function cancelled({ app, client }: TestEngine): Promise<void> {
+  const { run_id, thread_id } = await client.runs.create(null, "graph", { input: { log: ["secret"] } });
+  const response = await app.request(`/threads/${thread_id}/runs/${run_id}/cancel`, { method: "POST" });
+  expect(response.status).toBe(202);
+}
+
+async function givenUp(t: TestEngine): Promise<void> {
+  await t.client.runs.create(null, "graph", { input: { log: ["secret"] } });
+  for (let crash = 1; crash <= 3; crash += 1) {
+    await claimRuns(t.db.db, { slots: 1, owner: "dead", leaseMs: 0, graphIds: ["graph"] });
+    await until("the sweeper to find it", async () => (await t.sweep()) === 1);
+  }
+}
+
+test.each([
+  ["cancelled", cancelled],
+  ["given up", givenUp],
+])("a stateless run that is %s goes with its thread and its content", async (_how, end) => {
+  await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, workers: 0 }, async (t) => {
+    await end(t);
+    expect(await dueTimers(t)).toEqual(["move", "thread.delete"]);
+    await t.move();
+    const { rows } = await t.db.db.query("select 1 from runs where request is not null or error is not null");
+    expect(rows).toEqual([]);
+    await t.db.db.query("update timers set due_at = now() where status = 'due'");
+    await t.fireTimers();
+    for (const table of ["threads", "runs", "events", "stream_chunks"]) expect(await rowsOf(t, table)).toBe(0);
+    expect(await dueTimers(t)).toEqual([]);
+  });
+});
+
+test("timers that fired or were cancelled are forgotten after a week", async () => {
+  await withEngine({ graphs: {}, workers: 0 }, async (t) => {
+    for (const [status, days] of [
+      ["fired", 8],
+      ["cancelled", 8],
+      ["fired", 6],
+      ["due", 8],
+    ] as const) {
+      await t.db.db.query(
+        `insert into timers (tenant_id, timer_id, kind, ref_id, status, due_at, updated_at)
+        values ('default', gen_random_uuid(), 'other', gen_random_uuid(), $1, now(), now() - $2 * interval '1 day')`,
+        [status, days],
+      );
+    }
+    const scheduler = createScheduler({ ...t.deps, random: () => 0 }, { pollMs: 10 });
+    scheduler.start();
+    await until("two timers", async () => (await rowsOf(t, "timers")) === 2);
+    await scheduler.stop();
+  });
+});
