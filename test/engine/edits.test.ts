@@ -105,7 +105,7 @@ test("edits and runs at once: each edit is refused or whole, and no run is held 
       inputs.map((input) => t.client.runs.create(threadId, "graph", { input: { log: [input] } })),
     );
     const done = (await Promise.all(edits)).flat();
-    for (const run of runs) await t.client.runs.join(threadId, run.run_id as RunId);
+    for (const run of runs) await t.client.runs.join(threadId, run.run_id);
     await until("an idle thread", async () => (await t.client.threads.get(threadId)).status === "idle");
     const { values } = await t.client.threads.getState<{ log: string[] }>(threadId);
     const written = values.log.filter((line) => line !== "s1");

@@ -41,6 +41,7 @@ test.each([null, undefined, "text", 7, Object.freeze({})])(
   "a node that throws %s, no error, ends its run too",
   async (thrown) => {
     const graph = stepsGraph(1, () => {
+      // eslint-disable-next-line @typescript-eslint/only-throw-error -- graphs may, and that is what this is about
       throw thrown;
     });
     await withEngine({ graphs: { graph } }, async (t) => {
