@@ -9,12 +9,11 @@ import { randomUUID } from "node:crypto";
 import { AIMessage, ToolMessage } from "@langchain/core/messages";
 import { END, type LangGraphRunnableConfig, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { Client } from "@langchain/langgraph-sdk";
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import { createBodyReader } from "../../src/checkpoint/body-reader.js";
 import { createPackReader } from "../../src/checkpoint/pack-reader.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
-import { describeS3, newS3Uri } from "../helpers/s3-store.js";
 import { searchTables } from "../helpers/search-tables.js";
 
 /** A model that calls a tool, the tool, an answer; every text carries the mark, some are 20 bytes and some 5 KB. */
@@ -127,19 +126,7 @@ async function keepsThePromise(bodies: string, turns: number): Promise<void> {
   });
 }
 
-afterEach(() => vi.unstubAllEnvs());
-
 test("after 12 turns and a move, no text is in Postgres, all of it is in the folder, and all reads back equal", async () => {
   const folder = await mkdtemp(path.join(os.tmpdir(), "perdure-p11-"));
   await keepsThePromise(pathToFileURL(folder).href, 12).finally(() => rm(folder, { recursive: true, force: true }));
-});
-
-describeS3("P11 on S3", (server) => {
-  test("after 50 turns and a move, no text is in Postgres, all of it is in the bucket, and all reads back equal", async () => {
-    vi.stubEnv("AWS_ENDPOINT_URL_S3", server.endpoint);
-    vi.stubEnv("AWS_REGION", server.region);
-    vi.stubEnv("AWS_ACCESS_KEY_ID", server.accessKeyId);
-    vi.stubEnv("AWS_SECRET_ACCESS_KEY", server.secretAccessKey);
-    await keepsThePromise(await newS3Uri(server), 50);
-  }, 180_000);
 });
