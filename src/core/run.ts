@@ -29,6 +29,11 @@ export type Outcome =
 export const PRIORITY = { interactive: 0, resumed: 1 } as const;
 export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY];
 
+/** Whether a run, once it has stored something, has taken the thread away from the questions that were open before. */
+export function supersedes(run: Readonly<{ kind: "run" | "edit"; priority: number }>): boolean {
+  return run.kind === "edit" || run.priority !== PRIORITY.resumed;
+}
+
 /** After this many claims that ended with a dead worker and without progress, a person decides. */
 export const MAX_CRASHES = 3;
 

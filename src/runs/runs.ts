@@ -195,14 +195,14 @@ export type RunKey = Readonly<{ tenantId: TenantId; runId: RunId }>;
 export async function cancelRuns(
   sql: Sql,
   cancel: Readonly<{ tenantId: TenantId; runIds: readonly RunId[]; reason: string }>,
-): Promise<Readonly<{ runId: RunId; threadId: ThreadId; attempt: number; kind: "run" | "edit" }>[]> {
-  const { rows } = await sql.query<{ runId: RunId; threadId: ThreadId; attempt: number; kind: "run" | "edit" }>(
+): Promise<RunRow[]> {
+  const { rows } = await sql.query<RunRow>(
     `update runs
     set status = 'interrupted', head = false, lease_owner = null, lease_expires_at = null,
       available_at = null, waits_for = null, cancel_reason = $3,
       finished_at = clock_timestamp(), updated_at = clock_timestamp()
     where tenant_id = $1 and run_id = any($2::uuid[]) and status in ('pending', 'running')
-    returning run_id as "runId", thread_id as "threadId", attempt, kind`,
+    returning ${COLUMNS}`,
     [cancel.tenantId, cancel.runIds, cancel.reason],
   );
   return rows;

@@ -1,6 +1,6 @@
 // Edits of a state: they hold the thread, and whatever happens to them leaves it usable.
 import { expect, test } from "vitest";
-import { DEFAULT_TENANT, type RunId, type ThreadId } from "../../src/core/ids.js";
+import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
 import { editThread } from "../../src/engine/commands/edit-thread.js";
 import { systemAssistantId } from "../../src/assistants/queries.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";

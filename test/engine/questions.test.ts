@@ -180,12 +180,12 @@ test("a new message withdraws the open question: its id is answered no more, and
   });
 });
 
-test("a question that an input accepted before will overtake is not answered, unless that input is cancelled", async () => {
+test("a question that an input accepted before will overtake is not answered, unless that input is cancelled in time", async () => {
   const acted: string[] = [];
-  let open = (): void => {};
+  const doors: (() => void)[] = [];
   const graph = new StateGraph(Log)
     .addNode("wait", async ({ log }) => {
-      if (log.includes("slow")) await new Promise<void>((resolve) => (open = resolve));
+      if (log.includes("slow")) await new Promise<void>((resolve) => doors.push(resolve));
       return {};
     })
     .addNode("ask", () => {
@@ -197,22 +197,27 @@ test("a question that an input accepted before will overtake is not answered, un
     .addEdge("ask", END)
     .compile();
   await withEngine({ graphs: { graph }, concurrency: 1 }, async (t) => {
-    const { thread_id: threadId } = await t.client.threads.create();
-    const first = await t.client.runs.create(threadId, "graph", { input: { log: ["quick"] } });
-    // Accepted before the question is asked, and held up in the middle when it is.
-    const second = await t.client.runs.create(threadId, "graph", { input: { log: ["slow"] } });
-    await t.client.runs.join(threadId, first.run_id);
-    const [question] = await until("the question", async () => {
-      const found = await pending(t, threadId);
-      return found.length > 0 && found;
-    });
-    await until("the second run", async () => (await t.client.runs.get(threadId, second.run_id)).status === "running");
+    const [{ thread_id: threadId }, elsewhere] = [await t.client.threads.create(), await t.client.threads.create()];
+    const run = async (log: string, on = threadId) =>
+      (await t.client.runs.create(on, "graph", { input: { log: [log] } })).run_id;
+    const first = await run("quick");
+    await run("slow", elsewhere.thread_id);
+    const [second, third] = [await run("slow"), await run("slow")];
+    await t.client.runs.join(threadId, first);
+    await until("the only slot to be taken elsewhere", () => doors.length === 1);
+    const [question] = await pending(t, threadId);
     const refused = await resume(t, threadId, { [question!.interrupt_id]: "yes" });
     expect(refused.status).toBe(409);
-    expect(await refused.text()).toContain(second.run_id);
-    await t.client.runs.cancel(threadId, second.run_id);
-    open();
-    expect(await threadStatus(t, threadId)).toBe("interrupted");
+    expect(await refused.text()).toContain(second);
+
+    await t.client.runs.cancel(threadId, second);
+    expect(await pending(t, threadId)).toEqual([question]);
+    doors[0]?.();
+    await until("the third run to be in the middle", () => doors.length === 2);
+    await t.client.runs.cancel(threadId, third);
+    doors[1]?.();
+    expect(await pending(t, threadId)).toEqual([]);
+    expect(await threadStatus(t, threadId)).toBe("idle");
     expect(acted).toEqual([]);
   });
 });

@@ -1,6 +1,8 @@
-// Ends unfinished runs of a locked thread from outside: runs, their timers and their log in one place.
+// Ends unfinished runs of a locked thread from outside: runs, their timers, stale questions and their log in one place.
+import { withdrawApprovals } from "../../approvals/approvals.js";
 import type { Sql } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
+import { supersedes } from "../../core/run.js";
 import { appendEvent } from "../../runs/events.js";
 import { cancelRuns } from "../../runs/runs.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
@@ -11,15 +13,16 @@ export async function endRuns(
   sql: Sql,
   end: ThreadKey & Readonly<{ runIds: readonly RunId[]; reason: string }>,
 ): Promise<RunId[]> {
+  const { tenantId, threadId } = end;
   const ended = await cancelRuns(sql, end);
   const ids = ended.map((run) => run.runId);
-  await cancelTimers(sql, { tenantId: end.tenantId, kinds: ["run.release"], refIds: ids });
+  await cancelTimers(sql, { tenantId, kinds: ["run.release"], refIds: ids });
+  // Its settling would have done so: what was asked before its input is not what the state waits for any more.
+  if (ended.some((run) => run.begun && supersedes(run))) {
+    await withdrawApprovals(sql, { tenantId, threadId, reason: "the thread moved on" });
+  }
   for (const run of ended) {
-    await appendEvent(
-      sql,
-      { tenantId: end.tenantId, threadId: end.threadId, runId: run.runId },
-      { type: "run.cancelled", attempt: run.attempt },
-    );
+    await appendEvent(sql, run, { type: "run.cancelled", attempt: run.attempt });
   }
   return ids;
 }
