@@ -1,4 +1,5 @@
 // What is left behind: nothing of a run that ended, however it ended, and no timer that is long over.
+import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
 import { createScheduler } from "../../src/engine/loops/scheduler.js";
 import { claimRuns } from "../../src/runs/claim.js";
@@ -63,5 +64,48 @@ test("timers that fired or were cancelled are forgotten after a week", async () 
     scheduler.start();
     await until("two timers", async () => (await rowsOf(t, "timers")) === 2);
     await scheduler.stop();
+  });
+});
+
+test("a thread deleted under a running run: the run stops, and nothing it still does is stored", async () => {
+  let stopped = false;
+  const doors: (() => void)[] = [];
+  const graph = new StateGraph(Annotation.Root({ log: Annotation<string[]> }))
+    .addNode("one", async (_state, config: LangGraphRunnableConfig) => {
+      config.signal?.addEventListener("abort", () => (stopped = true));
+      await new Promise<void>((resolve) => doors.push(resolve));
+      config.writer?.({ late: "event" });
+      return { log: ["late"] };
+    })
+    .addEdge(START, "one")
+    .compile();
+  await withEngine({ graphs: { graph } }, async (t) => {
+    const { thread_id } = await t.client.threads.create();
+    await t.client.runs.create(thread_id, "graph", { input: { log: [] }, streamMode: ["values", "custom"] });
+    await until("the node", () => doors.length === 1);
+    await t.client.threads.delete(thread_id);
+    await until("the abort", () => stopped);
+    doors[0]?.();
+    // The worker is free again: it takes and ends another run.
+    const other = await t.client.threads.create();
+    const next = t.client.runs.wait(other.thread_id, "graph", { input: { log: [] } });
+    await until("the other node", () => doors.length === 2);
+    doors[1]?.();
+    await next;
+    const tables = [
+      "threads",
+      "runs",
+      "events",
+      "checkpoints",
+      "checkpoint_writes",
+      "channel_versions",
+      "staged_bodies",
+    ];
+    for (const table of tables) {
+      const { rows } = await t.db.db.query(`select 1 from ${table} where thread_id = $1`, [thread_id]);
+      expect(rows, table).toEqual([]);
+    }
+    const { rows } = await t.db.db.query("select 1 from stream_chunks where run_id not in (select run_id from runs)");
+    expect(rows).toEqual([]);
   });
 });
