@@ -50,12 +50,13 @@ function concernsOperators(known: EngineError | undefined): boolean {
   return known.code !== "not_implemented" && (status >= 500 || status === 410);
 }
 
-function asEngineError(error: unknown): EngineError | undefined {
-  if (isEngineError(error)) return error;
+/** The error as the caller sees it, or undefined when it is none for callers. Where our parts are is no business of theirs. */
+export function asEngineError(error: unknown): EngineError | undefined {
   if (isTransientDbError(error)) {
-    return new EngineError("unavailable", "The database can't be reached now; try again", { cause: error });
+    const message = "Postgres or the object store can't be reached now; try again";
+    return new EngineError("unavailable", message, { cause: error });
   }
-  return undefined;
+  return isEngineError(error) ? error : undefined;
 }
 
 function wire(
@@ -84,6 +85,7 @@ function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineE
     code: known?.code ?? "internal",
     error: error instanceof Error ? error.name : typeof error,
     sqlstate: sqlstate(error),
+    reason: isEngineError(error) ? error.message : undefined,
     frames: stackFrames(error),
   };
   if (known?.code === "unavailable") log.warn(fields, "request refused: a part is away");

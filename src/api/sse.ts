@@ -2,13 +2,13 @@
 import type { Context } from "hono";
 import { stream as streamBody } from "hono/streaming";
 import type { StreamingApi } from "hono/utils/stream";
-import { isEngineError } from "../core/errors.js";
 import type { Engine } from "../engine/engine.js";
 import { readStream } from "../engine/stream/reader.js";
 import { isOfModes } from "../engine/stream/plan.js";
 import type { StreamLine } from "../runs/stream-chunks.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
+import { asEngineError } from "./http-errors.js";
 
 const HEARTBEAT_MS = 5_000;
 const KEEP_ALIVE_MS = 1_000;
@@ -44,9 +44,10 @@ export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: Ss
           await body.write(frame(item.line));
       }
     } catch (error) {
-      if (!isEngineError(error)) throw error;
+      const known = asEngineError(error);
+      if (known === undefined) throw error;
       // The status is out already. Ending here in silence would look like the run's end.
-      await body.write(`event: error\ndata: ${JSON.stringify({ error: error.code, message: error.message })}\n\n`);
+      await body.write(`event: error\ndata: ${JSON.stringify({ error: known.code, message: known.message })}\n\n`);
     }
   });
 }

@@ -12,12 +12,25 @@ export function asDbError(error: unknown): unknown {
 }
 
 /** The same for a connection that couldn't be made: a refused login is a wrong configuration, not an outage. */
-export function asConnectError(error: unknown): unknown {
-  if (!(error instanceof pg.DatabaseError) || !LOGIN_REFUSED.has(error.code ?? "")) return asDbError(error);
-  const why = `${error.code}: ${error.message}`;
-  return new EngineError("config_invalid", `Postgres refused the login (${why}). Check DATABASE_URL.`, {
+export function asConnectError(error: unknown, url: string): unknown {
+  const at = `Postgres at ${placeOf(url)}`;
+  if (error instanceof pg.DatabaseError && LOGIN_REFUSED.has(error.code ?? "")) {
+    const why = `${error.code}: ${error.message}`;
+    return new EngineError("config_invalid", `${at} refused the login (${why}). Check DATABASE_URL.`, { cause: error });
+  }
+  const known = asDbError(error);
+  if (known === error) return error;
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  const why = String(code ?? message);
+  return new EngineError("unavailable", `${at} can't be reached (${why}). Start it, or check DATABASE_URL.`, {
     cause: error,
   });
+}
+
+/** Host and port only: a URL holds a password. */
+function placeOf(url: string): string {
+  const { hostname, port } = new URL(url);
+  return `${hostname || "localhost"}:${port || "5432"}`;
 }
 
 /** True when the connection can't be used again: it broke, the server ends it, or it leads to a read-only server. */

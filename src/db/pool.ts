@@ -105,7 +105,7 @@ class Connections {
     try {
       return await this.pool.connect();
     } catch (error) {
-      if (this.optionsRefused || !refusesOptions(error)) throw asConnectError(error);
+      if (this.optionsRefused || !refusesOptions(error)) throw asConnectError(error, this.session.url);
       this.optionsRefused = true;
       return this.connect();
     }
@@ -127,7 +127,7 @@ class Connection {
       this.mode = await probe(this.client);
     } catch (error) {
       this.broken = true;
-      throw asConnectError(error);
+      throw asConnectError(error, this.session.url);
     }
     return this.mode;
   }

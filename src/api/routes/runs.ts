@@ -12,6 +12,7 @@ import { runResult } from "../../engine/run-result.js";
 import { awaitRun } from "../../engine/stream/await-run.js";
 import { getRun, listRuns, type RunRow } from "../../runs/runs.js";
 import type { ApiEnv } from "../env.js";
+import { asEngineError } from "../http-errors.js";
 import { json, select } from "../reply.js";
 import { pathId, readBody, readQuery } from "../request.js";
 import { runInput } from "../run-input.js";
@@ -167,9 +168,10 @@ function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<
       const ended = isFinished(run.status) ? run : await awaitRun(engine.deps, { tenantId, runId, signal });
       return ended && JSON.stringify(await runResult(engine, ended));
     } catch (error) {
-      if (!isEngineError(error)) throw error;
+      const known = asEngineError(error);
+      if (known === undefined) throw error;
       // The status is out already: what went wrong is told in the form in which a run's own error is.
-      return JSON.stringify({ __error__: { error: error.code, message: error.message } });
+      return JSON.stringify({ __error__: { error: known.code, message: known.message } });
     }
   });
 }
