@@ -36,32 +36,36 @@ export async function migrate(
   { afterwards }: Readonly<{ afterwards?: () => Promise<void> }> = {},
 ): Promise<string[]> {
   const migrations = await readMigrations();
-  return db.tx(async (sql) => {
-    await sql.query("select pg_advisory_xact_lock($1)", [LOCK]);
-    await sql.query(`create schema if not exists ${SCHEMA}`);
-    await sql.query(`
+  return withRights(async () =>
+    db.tx(async (sql) => {
+      await sql.query("select pg_advisory_xact_lock($1)", [LOCK]);
+      await sql.query(`create schema if not exists ${SCHEMA}`);
+      await sql.query(`
       create table if not exists migrations (
         version int primary key,
         name text not null,
         breaking boolean not null,
         applied_at timestamptz not null default now()
       )`);
-    const applied = await appliedMigrations(sql);
-    refuseNewer(migrations, applied);
-    const missing = missingMigrations(migrations, applied);
-    for (const migration of missing) await apply(sql, migration);
-    await afterwards?.();
-    return missing.map(label);
-  });
+      const applied = await appliedMigrations(sql);
+      refuseNewer(migrations, applied);
+      const missing = missingMigrations(migrations, applied);
+      for (const migration of missing) await apply(sql, migration);
+      await afterwards?.();
+      return missing.map(label);
+    }),
+  );
 }
 
 /** For processes that serve: throws when migrations are missing (`config_invalid`) or a newer one breaks us (`schema_newer`). */
 export async function checkSchema(db: Db): Promise<void> {
   const migrations = await readMigrations();
-  const { rows } = await db.query<{ exists: boolean }>("select to_regclass($1) is not null as exists", [
-    `${SCHEMA}.migrations`,
-  ]);
-  const applied = rows[0]?.exists ? await appliedMigrations(db) : [];
+  const applied = await withRights(async () => {
+    const { rows } = await db.query<{ exists: boolean }>("select to_regclass($1) is not null as exists", [
+      `${SCHEMA}.migrations`,
+    ]);
+    return rows[0]?.exists ? appliedMigrations(db) : [];
+  });
   refuseNewer(migrations, applied);
   const missing = missingMigrations(migrations, applied);
   if (missing.length === 0) return;
@@ -70,6 +74,20 @@ export async function checkSchema(db: Db): Promise<void> {
     `The database lacks ${missing.length === 1 ? "the migration" : "the migrations"} ${missing.map(label).join(", ")}. Run \`perdure migrate\`.`,
     { details: { missing: missing.map(label) } },
   );
+}
+
+async function withRights<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { code, message } = error as { code?: unknown; message?: unknown };
+    if (code !== "42501") throw error;
+    throw new EngineError(
+      "config_invalid",
+      `Postgres refused: ${String(message)} (${code}). Grant that right to the role that DATABASE_URL names, or name another.`,
+      { cause: error },
+    );
+  }
 }
 
 async function appliedMigrations(sql: Sql): Promise<Applied[]> {

@@ -40,12 +40,16 @@ type Entry = Readonly<{ make: Factory; version: string; description: string | nu
  *
  * @example const graphs = await loadGraphs((await readProject("langgraph.json")).graphs);
  */
-export async function loadGraphs(sources: readonly GraphSource[]): Promise<Graphs> {
+export async function loadGraphs(
+  sources: readonly GraphSource[],
+  { onLoad }: Readonly<{ onLoad?: (source: GraphSource) => void }> = {},
+): Promise<Graphs> {
   const entries = new Map<string, Entry>();
   const problems: string[] = [];
   const causes: unknown[] = [];
   // One after the other: modules that are imported twice at once would share one error.
   for (const source of sources) {
+    onLoad?.(source);
     try {
       entries.set(source.id, await load(source));
     } catch (error) {
@@ -115,9 +119,9 @@ async function load(source: GraphSource): Promise<Entry> {
 function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
   // A CommonJS module's exports are all under "default" when it is imported.
   const commonjs = module.default as Readonly<Record<string, unknown>> | null | undefined;
-  const value = module[name] ?? (typeof commonjs === "object" ? commonjs?.[name] : undefined);
+  const value = module[name] ?? (typeof commonjs === "object" ? commonjs?.[name] : undefined) ?? module[name];
   if (value !== undefined) return value;
-  const names = Object.keys(module).filter((key) => key !== "default" || name === "default");
+  const names = Object.keys(module).filter((key) => key !== "default" || typeof commonjs !== "object");
   const there = names.length === 0 ? "the file exports nothing" : `the file exports ${names.sort().join(", ")}`;
   throw new EngineError("graph_invalid", `${where} does not exist; ${there}`);
 }

@@ -39,11 +39,19 @@ export type Project = Readonly<{
   warnings: readonly string[];
 }>;
 
-const graph = z.union([z.string(), z.object({ path: z.string(), description: z.string().nullish() })]);
+const graph = z.union(
+  [z.string(), z.object({ path: z.string(), description: z.string().nullish() })],
+  "must be a path like ./agent.ts:graph, or {path, description}",
+);
 const strings = z.array(z.string());
 const SCHEMA = z.object({
-  graphs: z.record(z.string(), graph),
-  env: z.union([z.string(), z.record(z.string(), z.string()), strings]).default({}),
+  graphs: z.record(z.string(), graph, 'must name the graphs, like {"agent": "./agent.ts:graph"}'),
+  env: z
+    .union(
+      [z.string(), z.record(z.string(), z.string()), strings],
+      "must be a file's name, an object of strings, or a list of NAME=value",
+    )
+    .default({}),
   node_version: z.union([z.string(), z.number()]).nullish(),
   dependencies: strings.nullish(),
   dockerfile_lines: strings.nullish(),

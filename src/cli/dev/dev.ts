@@ -39,7 +39,8 @@ type Undo = (() => Promise<void> | void)[];
 /** Runs until it is told to stop. */
 export async function dev(options: DevOptions): Promise<void> {
   let supervisor: Supervisor | undefined;
-  const stop = stopSignal(() => supervisor?.kill());
+  // Before there are processes to end at once, whatever is waited for is left where it is: the next start takes it over.
+  const stop = stopSignal(() => (supervisor === undefined ? process.exit(1) : supervisor.kill()));
   const undo: Undo = [() => stop.dispose()];
   const stopped = stop.stopped.then(() => "stopped" as const);
   try {

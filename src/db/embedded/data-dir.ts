@@ -38,7 +38,16 @@ export async function ensureDataDir(dataDir: string, binaries: Binaries, account
 }
 
 export async function readFacts(dataDir: string): Promise<Facts> {
-  return JSON.parse(await readFile(path.join(dataDir, FACTS), "utf8")) as Facts;
+  const file = path.join(dataDir, FACTS);
+  try {
+    return JSON.parse(await readFile(file, "utf8")) as Facts;
+  } catch (cause) {
+    throw new EngineError(
+      "config_invalid",
+      `${file}, which holds the password of the data dir, can't be read (${(cause as Error).message}). Restore it, or choose another --data-dir.`,
+      { cause },
+    );
+  }
 }
 
 export async function writeFacts(dataDir: string, facts: Facts): Promise<void> {
