@@ -4,6 +4,7 @@ import type { Clock } from "../core/clock.js";
 import type { Db, Log } from "../core/deps.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { checkSchema } from "../db/migrate.js";
+import { surviveFloatingRejections } from "./floating-rejections.js";
 import { stopSignal } from "./stop-signal.js";
 
 export type Served = Readonly<{
@@ -31,6 +32,7 @@ export async function serve(served: Served): Promise<void> {
     log.warn({}, "told to stop twice: ending at once");
     process.exit(1);
   });
+  const stopSurviving = surviveFloatingRejections(log);
   const closing: (() => Promise<void>)[] = [() => served.close()];
   try {
     // First of all, so that health checks get an answer while the database is away.
@@ -54,6 +56,7 @@ export async function serve(served: Served): Promise<void> {
     await Promise.all(doors.map((close) => close()));
     await parts?.();
     stop.dispose();
+    stopSurviving();
   }
 }
 
