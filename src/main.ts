@@ -14,7 +14,7 @@ import type { ComposedEngine, LoopName, Parts } from "./compose.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
 import type { Graphs } from "./engine/graphs.js";
-import { type Project, readProject } from "./engine/langgraph-json.js";
+import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
 import { readVersions } from "./engine/versions.js";
 import { createLog } from "./observe/log.js";
 
@@ -34,7 +34,23 @@ async function readSettings({ configPath }: Place, needs: "project" | "anything"
 /** Graph files run user code; what loads them is loaded when it is needed. */
 async function loadGraphs(project: Project): Promise<Graphs> {
   addToEnvironment(project.env);
-  return (await import("./engine/graphs.js")).loadGraphs(project.graphs);
+  const { loadGraphs: load } = await import("./engine/graphs.js");
+  let loading: GraphSource | undefined;
+  const onExit = (code: number): void => {
+    if (loading !== undefined) terminal.note(endedOnImport(loading, code));
+    process.exitCode = 2;
+  };
+  process.once("exit", onExit);
+  try {
+    return await load(project.graphs, { onLoad: (source) => (loading = source) });
+  } finally {
+    process.off("exit", onExit);
+  }
+}
+
+function endedOnImport({ id, file }: GraphSource, code: number): string {
+  const why = "it calls process.exit, awaits what never comes, or leaves an error to nobody";
+  return `perdure: graph "${id}" (${file}) ended the process on import (exit code ${code}): ${why}`;
 }
 
 function databaseOf(config: Config, command: string): string {
@@ -80,7 +96,7 @@ function quietLevel({ logLevel }: Config): Config["logLevel"] {
 async function withParts(
   place: Place,
   work: (parts: Parts, settings: Readonly<{ project: Project | null; config: Config }>) => Promise<void>,
-  needs: Readonly<{ bodies: boolean; project: boolean }>,
+  needs: Readonly<{ bodies: boolean; project: boolean; schema?: boolean }>,
 ): Promise<void> {
   const settings = await readSettings(place, needs.project ? "project" : "anything");
   const { config, project } = settings;
@@ -97,6 +113,7 @@ async function withParts(
     applicationName: "perdure cli",
   });
   try {
+    if (needs.schema ?? true) await (await import("./db/migrate.js")).checkSchema(parts.deps.db);
     await work(parts, settings);
   } finally {
     await parts.close();
@@ -181,15 +198,16 @@ const handlers: Handlers = {
         healthy = await doctor({ ...examined, pollMs: config.pollMs }, printer(place));
         await otherNotifier.close();
       },
-      { bodies: bodies !== null, project: false },
+      { bodies: bodies !== null, project: false, schema: false },
     );
     return healthy;
   },
 
   async graphs(place) {
-    const { project } = await readSettings(place, "project");
+    const project = (await readSettings(place, "project")).project as Project;
     const { graphsLs } = await import("./cli/graphs.js");
-    graphsLs(await loadGraphs(project as Project), printer(place));
+    for (const warning of project.warnings) terminal.note(`perdure: ${project.path}: ${warning}`);
+    graphsLs(await loadGraphs(project), printer(place));
   },
 
   async runsLs(place, filter) {

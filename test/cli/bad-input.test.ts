@@ -1,10 +1,12 @@
 // What is wrong on the command line, in the environment or around us: one clear message that names it, the right exit
 // code, and nothing left behind.
+import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { describe, expect, it } from "vitest";
+import { createEmptyDatabase } from "../helpers/database.js";
 import { runProcess } from "../helpers/processes.js";
 import { createProject } from "./project.js";
 
@@ -60,8 +62,44 @@ describe("the environment", () => {
       cwd: await createProject(),
       env: { DATABASE_URL: NOWHERE },
     });
-    expect(output).toContain("perdure: Postgres can't be reached: ECONNREFUSED");
+    expect(output).toContain("perdure: Postgres at 127.0.0.1:9 can't be reached (ECONNREFUSED). Start it, or check");
     expect(code).toBe(1);
+  });
+
+  it.each([
+    ["runs", "ls"],
+    ["approvals", "ls"],
+    ["threads", "state", randomUUID()],
+  ])("a database that was not migrated is refused by `%s %s`", async (...args) => {
+    const database = await createEmptyDatabase();
+    const cwd = await createProject();
+    const env = { DATABASE_URL: database.url, PERDURE_BODIES: `file://${cwd}/bodies` };
+    const { code, output } = await runProcess(args, { cwd, env });
+    await database.close();
+    expect(output).toMatch(/^perdure: The database lacks the migrations .*Run `perdure migrate`\.\n$/);
+    expect(code).toBe(2);
+  });
+
+  it("a role without rights is told which one it lacks", async () => {
+    const database = await createEmptyDatabase();
+    const role = `perdure_test_${randomUUID().slice(0, 8)}`;
+    await database.db.query(`create role ${role} login password 'x'`);
+    try {
+      const url = new URL(database.url);
+      url.username = role;
+      url.password = "x";
+      const { code, output } = await runProcess(["migrate"], {
+        cwd: await createProject(),
+        env: { DATABASE_URL: url.href },
+      });
+      expect(output).toMatch(
+        /^perdure: Postgres refused: permission denied for database .* Grant that right to the role/,
+      );
+      expect(code).toBe(2);
+    } finally {
+      await database.db.query(`drop role ${role}`);
+      await database.close();
+    }
   });
 
   it("auth that would have no effect keeps the API from starting", async () => {
@@ -84,6 +122,38 @@ describe("graphs", () => {
       /graph "agent" \(.*graph\.ts, export "graph"\) threw on import: TypeError: no API key \(line 1\)/,
     );
     expect(code).toBe(2);
+  });
+
+  it.each([
+    ["process.exit(0)", /^perdure: graph "agent" \(.*graph\.ts\) ended the process on import \(exit code 0\)/],
+    ["await new Promise(() => undefined)", /^perdure: graph "agent" .* ended the process on import.*awaits what never/],
+    [
+      "void Promise.reject(new Error('stray')); await new Promise((go) => setTimeout(go, 500))",
+      /^perdure: graph "agent" .* ended the process on import/,
+    ],
+    ["export const graph = null", /^perdure: graph "agent" .* is null; export a compiled graph/],
+    ["export default 1", /^perdure: graph "agent" .* does not exist; the file exports default/],
+  ])("that can't be used are named: %s", async (source, message) => {
+    const { code, output } = await runProcess(["graphs"], { cwd: await createProject({ "graph.ts": source }) });
+    expect(output).toMatch(message);
+    expect(code).toBe(2);
+  });
+
+  it.each([
+    [`{"graphs":{"agent":5}}`, /"graphs\.agent": must be a path like \.\/agent\.ts:graph/],
+    [`{"graph":{"agent":"./graph.ts:graph"}}`, /"graphs": must name the graphs, like/],
+    [`{"graphs":{"agent":"./graph.ts:graph"},"env":{"A":5}}`, /"env": must be a file's name/],
+  ])("langgraph.json is refused by place: %s", async (project, message) => {
+    const { code, output } = await runProcess(["graphs"], { cwd: await createProject({ "langgraph.json": project }) });
+    expect(output).toMatch(message);
+    expect(code).toBe(2);
+  });
+
+  it("an unknown key of langgraph.json is named where graphs are listed", async () => {
+    const project = `{"graphs":{"agent":"./graph.ts:graph"},"evn":".env"}`;
+    const { code, output } = await runProcess(["graphs"], { cwd: await createProject({ "langgraph.json": project }) });
+    expect(output).toContain('"evn" is not known and has no effect; did you mean "env"?');
+    expect(code).toBe(0);
   });
 
   it("load from a CommonJS project too, and find this very package", async () => {
@@ -140,6 +210,17 @@ describe("dev", () => {
     const { code, output } = await runProcess(["dev", "--port", "0", "--data-dir", "data"], { cwd });
     expect(output).toContain(`${path.join(cwd, "data")} can't be written to (EEXIST)`);
     expect(code).toBe(2);
+  });
+
+  it("names the file of a data dir that lost its password", async () => {
+    const cwd = await createProject();
+    await mkdir(path.join(cwd, "data/postgres"), { recursive: true });
+    await writeFile(path.join(cwd, "data/postgres/PG_VERSION"), "18\n");
+    await writeFile(path.join(cwd, "data/postgres/perdure.json"), "{");
+    const { code, output } = await runProcess(["dev", "--port", "0", "--data-dir", "data"], { cwd });
+    expect(output).toMatch(/^perdure: .*data\/postgres\/perdure\.json, which holds the password .* can't be read/);
+    expect(code).toBe(2);
+    expect(await readdir(path.join(cwd, "data"))).toEqual(["postgres"]);
   });
 
   it("refuses an address that others could reach", async () => {
