@@ -166,14 +166,14 @@ const handlers: Handlers = {
   async executeClaim(place) {
     const { project, config } = await readSettings(place, "project");
     const { executeClaim } = await import("./compose.js");
-    const { surviveFloatingRejections } = await import("./cli/floating-rejections.js");
+    const { watchStrayErrors } = await import("./engine/stray-errors.js");
     const { parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
-    const stopSurviving = surviveFloatingRejections(parts.deps.log);
+    const unwatch = watchStrayErrors(parts.deps.log);
     try {
       await executeClaim(parts, graphs, { ...config, databaseUrl });
     } finally {
       await parts.close();
-      stopSurviving();
+      unwatch();
     }
   },
 

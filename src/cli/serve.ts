@@ -4,7 +4,7 @@ import type { Clock } from "../core/clock.js";
 import type { Db, Log } from "../core/deps.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { checkSchema } from "../db/migrate.js";
-import { surviveFloatingRejections } from "./floating-rejections.js";
+import { watchStrayErrors } from "../engine/stray-errors.js";
 import { stopSignal } from "./stop-signal.js";
 
 export type Served = Readonly<{
@@ -28,11 +28,12 @@ export type Served = Readonly<{
 /** Serves until SIGTERM, SIGINT or the supervisor's end. A second signal ends the process at once. */
 export async function serve(served: Served): Promise<void> {
   const { log, name } = served;
+  const unwatch = watchStrayErrors(log);
   const stop = stopSignal(() => {
+    unwatch();
     log.warn({}, "told to stop twice: ending at once");
     process.exit(1);
   });
-  const stopSurviving = surviveFloatingRejections(log);
   const closing: (() => Promise<void>)[] = [() => served.close()];
   try {
     // First of all, so that health checks get an answer while the database is away.
@@ -56,7 +57,7 @@ export async function serve(served: Served): Promise<void> {
     await Promise.all(doors.map((close) => close()));
     await parts?.();
     stop.dispose();
-    stopSurviving();
+    unwatch();
   }
 }
 
