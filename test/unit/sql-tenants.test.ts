@@ -1,0 +1,50 @@
+// P13, in the SQL itself: a statement names the tenant of each table it touches. This counts, it doesn't understand: a
+// statement that names a tenant's table more often than `tenant_id` is one that somebody has to look at.
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import ts from "typescript";
+import { expect, it } from "vitest";
+
+const SRC = fileURLToPath(new URL("../../src/", import.meta.url));
+const SCHEMA = readFileSync(new URL("../schema.sql", import.meta.url), "utf8");
+const TABLES = new Set(
+  [...SCHEMA.matchAll(/^table (\w+).*\n(?=(?: {2}.*\n)*? {2}tenant_id )/gm)].map(([, name]) => name),
+);
+
+/** The loops that serve all tenants alike: they hand no row to anybody. */
+const FOR_ALL_TENANTS = [
+  /^select .* from timers where status = 'due' and due_at <= clock_timestamp\(\) and kind = any/,
+  /^select extract\(epoch from min\(due_at\) .* from timers where status = 'due' and kind = any/,
+  /^delete from timers where status <> 'due' and updated_at < /,
+];
+
+/** The SQL texts in a source file that touch more tables of tenants than they name tenants. */
+function loose(name: string, text: string): string[] {
+  const found: string[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isStringLiteralLike(node) || ts.isTemplateExpression(node)) {
+      const sql = node.getText().slice(1, -1).replaceAll(/\s+/g, " ").trim();
+      const touched = [...sql.matchAll(/\b(?:from|join|into|update|using) (\w+)/g)].filter(([, table]) =>
+        TABLES.has(table),
+      );
+      const named = sql.match(/tenant_id/g)?.length ?? 0;
+      if (touched.length > named && !FOR_ALL_TENANTS.some((pattern) => pattern.test(sql)))
+        found.push(`${name}: ${sql}`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true));
+  return found;
+}
+
+it("every statement names the tenant of each table it touches", () => {
+  expect(TABLES.size).toBeGreaterThan(10);
+  expect(TABLES).toContain("runs");
+  const files = readdirSync(SRC, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
+  expect(files.flatMap((file) => loose(file, readFileSync(`${SRC}/${file}`, "utf8")))).toEqual([]);
+});
+
+it("a statement without one is found", () => {
+  const planted = "sql.query(`select run_id from runs join threads using (thread_id) where tenant_id = $1`)";
+  expect(loose("planted.ts", planted)).toEqual([expect.stringContaining("planted.ts: select run_id from runs")]);
+});
