@@ -13,20 +13,21 @@ import type { ClaimedRun } from "../../runs/claim.js";
 import { getRun, setAgentVersion } from "../../runs/runs.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
 import { leaseLost, settleRun } from "../commands/settle-run.js";
-import { decodeRequest, type RunRequest } from "../commands/request.js";
+import { decodeRequest } from "../commands/request.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
-import { CLOCK_OFFSET, OPEN_SLEEPS } from "../sleep.js";
+import { OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
 import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
 import { createStreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
 import { DurabilityBarrier } from "./barrier.js";
+import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
 import { describeError, failureOutcome, outcomeOf } from "./outcome.js";
@@ -135,6 +136,8 @@ async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt
       storeError,
       aborted: over.aborted,
       checkpointId,
+      attempt: lease.attempt,
+      random: deps.random(),
     });
     if (outcome === undefined) return undefined;
     const finalChunks = outcome.kind === "error" ? await errorChunks(sink, outcome.error) : [];
@@ -171,7 +174,13 @@ async function streamGraph(
   drain.addEventListener("abort", onDrain, { once: true });
   if (drain.aborted) onDrain();
   try {
-    const base = graphConfig(options, run, lease, request, row?.metadata ?? {});
+    const base = graphConfig({
+      run,
+      lease,
+      request,
+      metadata: row?.metadata ?? {},
+      clockOffsetMs: options.clockOffsetMs(),
+    });
     const graph = await bindGraph(options, run, base, saver);
     await setAgentVersion(db, { ...run, agentVersion: options.graphs.version(run.graphId) });
     const { input, checkpoint, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
@@ -229,38 +238,6 @@ async function bindGraph(
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;
   if (options.store !== undefined) graph.store = options.store;
   return graph;
-}
-
-function graphConfig(
-  options: ExecutorOptions,
-  run: ClaimedRun,
-  lease: Lease,
-  request: RunRequest,
-  metadata: Readonly<Record<string, unknown>>,
-) {
-  const { config, context, interrupt_before, interrupt_after } = request;
-  const ids = { run_id: lease.runId, thread_id: lease.threadId, graph_id: run.graphId, assistant_id: run.assistantId };
-  return {
-    runId: lease.runId,
-    durability: "sync" as const,
-    configurable: {
-      ...config.configurable,
-      ...ids,
-      // Internal to LangGraph: refuses an answer to a question that isn't open instead of giving it to the next one.
-      __pregel_strict_resume: true,
-      [CLOCK_OFFSET]: options.clockOffsetMs(),
-    } as Record<string, unknown>,
-    metadata: { ...metadata, ...ids, run_attempt: lease.attempt } as Record<string, unknown>,
-    ...(config.tags === undefined ? {} : { tags: [...config.tags] }),
-    ...(config.recursion_limit === undefined ? {} : { recursionLimit: config.recursion_limit }),
-    ...(context === null || Object.keys(context).length === 0 ? {} : { context }),
-    ...(interrupt_before === null ? {} : { interruptBefore: nodesOf(interrupt_before) }),
-    ...(interrupt_after === null ? {} : { interruptAfter: nodesOf(interrupt_after) }),
-  };
-}
-
-function nodesOf(nodes: "*" | readonly string[]): "*" | string[] {
-  return nodes === "*" || nodes.includes("*") ? "*" : [...nodes];
 }
 
 async function errorChunks(sink: ReturnType<typeof createStreamSink>, error: RunError): Promise<readonly StreamLine[]> {

@@ -3,13 +3,14 @@ import { inspect } from "node:util";
 import { isGraphDrained, type StateSnapshot } from "@langchain/langgraph";
 import type { OpenInterrupt } from "../../checkpoint/pending.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
-import { isTransientDbError } from "../../core/retry.js";
+import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import type { Outcome, RunError } from "../../core/run.js";
 import { remainingNodes } from "../open-questions.js";
 import { sleepOf } from "../sleep.js";
 
-/** How long a run waits before it tries again when Postgres or the object store was out of reach. */
+/** How long a run waits before it tries again when Postgres or the object store was out of reach: longer with each attempt. */
 const AWAY_RETRY_MS = 3_000;
+const AWAY_RETRY_CAP_MS = 60_000;
 
 /** The graph stopped by itself: finished, waiting for people, or sleeping. */
 export function outcomeOf(
@@ -32,14 +33,23 @@ export function outcomeOf(
 /** What a failed attempt means: give the run back, end it, or (undefined) say nothing, since it isn't ours any more. */
 export function failureOutcome(
   error: unknown,
-  why: Readonly<{ storeError: unknown; aborted: boolean; checkpointId: string | null }>,
+  why: Readonly<{
+    storeError: unknown;
+    aborted: boolean;
+    checkpointId: string | null;
+    attempt: number;
+    random: number;
+  }>,
 ): Extract<Outcome, { kind: "error" | "released" }> | undefined {
   const cause = why.storeError ?? error;
   if (isEngineError(cause, "lease_lost")) return undefined;
   // Our own stores were away, not the graph's doing: another attempt goes on from the last checkpoint.
   const away = why.storeError === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.storeError);
-  if (away) return { kind: "released", afterMs: AWAY_RETRY_MS };
-  const stopped = why.storeError === undefined && (why.aborted || isGraphDrained(error));
+  if (away) {
+    const afterMs = backoffMs(why.attempt, why.random, AWAY_RETRY_MS, AWAY_RETRY_CAP_MS);
+    return { kind: "released", afterMs };
+  }
+  const stopped = why.storeError === undefined && (why.aborted || (error instanceof Error && isGraphDrained(error)));
   if (stopped) return { kind: "released", afterMs: 0 };
   return { kind: "error", checkpointId: why.checkpointId, error: describeError(cause) };
 }
