@@ -1,4 +1,5 @@
 // How attempts fail: whatever is thrown, and whatever can't be stored, the run ends once and says why.
+import { GraphDrained } from "@langchain/langgraph";
 import { expect, test } from "vitest";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
@@ -18,6 +19,7 @@ test.each([
   ["a name that is a text", named("x".repeat(5_000), "m"), "Error", "m"],
   ["no name at all", named(undefined, "m"), "Error", "m"],
   ["a message that is no text", named("Odd", { a: 1n }), "Odd", "a: 1n"],
+  ["what LangGraph throws when it is asked to stop, which nobody did", new GraphDrained("inner"), "GraphDrained", ""],
   ["what can't be made a text", named("Odd", Object.create(null)), "Error", "can't be read"],
 ])("a node that throws %s ends its run in error, once", async (_what, thrown, type, message) => {
   const graph = stepsGraph(1, () => {

@@ -135,6 +135,7 @@ async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt
     const outcome = failureOutcome(error, {
       storeError,
       aborted: over.aborted,
+      draining: attempt.drain.aborted,
       checkpointId,
       attempt: lease.attempt,
       random: deps.random(),

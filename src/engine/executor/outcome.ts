@@ -36,6 +36,8 @@ export function failureOutcome(
   why: Readonly<{
     storeError: unknown;
     aborted: boolean;
+    /** We asked the graph to stop: only then does it mean us when it says that it did. */
+    draining: boolean;
     checkpointId: string | null;
     attempt: number;
     random: number;
@@ -49,7 +51,8 @@ export function failureOutcome(
     const afterMs = backoffMs(why.attempt, why.random, AWAY_RETRY_MS, AWAY_RETRY_CAP_MS);
     return { kind: "released", afterMs };
   }
-  const stopped = why.storeError === undefined && (why.aborted || (error instanceof Error && isGraphDrained(error)));
+  const drained = why.draining && error instanceof Error && isGraphDrained(error);
+  const stopped = why.storeError === undefined && (why.aborted || drained);
   if (stopped) return { kind: "released", afterMs: 0 };
   return { kind: "error", checkpointId: why.checkpointId, error: describeError(cause) };
 }
