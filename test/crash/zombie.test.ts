@@ -35,7 +35,8 @@ test("a worker stopped past its lease and woken again changes nothing: all is it
     });
     await until("the middle of the run", () => journal.count("leave s5") === 1, { everyMs: 1 });
     zombie.signal("SIGSTOP");
-    const successor = site.worker(env);
+    // Long enough to be kept on a busy machine: nobody takes over from the successor.
+    const successor = site.worker({ ...env, PERDURE_LEASE_MS: "15000" });
     await until(
       "the successor to finish",
       async () => (await site.client.runs.get(thread_id, run_id)).status === "success",

@@ -62,4 +62,4 @@ test("a client that answers inside its stream handler, 200 times: 200 resumed ru
     );
     expect(rows[0]?.n).toBe(0);
   });
-});
+}, 240_000);
