@@ -8,7 +8,7 @@ export default defineConfig({
     globals: true,
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/helpers/global-setup.ts"],
-    testTimeout: 60_000,
+    testTimeout: 120_000,
     hookTimeout: 120_000,
     pool: "forks",
     maxWorkers: 2,
