@@ -39,7 +39,7 @@ async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: Cr
 }
 
 /** What to say about a name that is none of the graph's nodes. */
-function unknownNode(node: string, graphId: string, nodes: readonly string[]): string {
+export function unknownNode(node: string, graphId: string, nodes: readonly string[]): string {
   const guess = nearest(node.slice(0, 200), nodes);
   const hint = guess === null ? `it has ${nodes.slice(0, 50).join(", ")}` : `did you mean "${guess}"?`;
   return `${JSON.stringify(node.slice(0, 200))} is no node of graph "${graphId}"; ${hint}`;

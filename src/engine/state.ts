@@ -11,6 +11,7 @@ import type { ThreadRow } from "../runs/threads.js";
 import { editThread } from "./commands/edit-thread.js";
 import type { Engine } from "./engine.js";
 import type { RunnableGraph } from "./graphs.js";
+import { unknownNode } from "./refuse-unknown.js";
 import { openQuestions } from "./open-questions.js";
 import { EMPTY_STATE, type ThreadState, toThreadState } from "./thread-state.js";
 
@@ -117,6 +118,7 @@ export async function updateState(
     const saver = writeSaver(engine, lease);
     const graph = await openGraph(engine, of, saver);
     if (graph === undefined) throw new EngineError("internal", `Thread ${thread.threadId} lost its graph`);
+    refuseUnknownNode(graph, graphId, update);
     const config = configOf(of, { ...update.address, checkpoint_ns: update.address.checkpoint_ns ?? "" });
     const withRun = { ...config, metadata: { run_id: lease.runId } };
     const next = await applying(() => graph.updateState(withRun, update.values as never, update.asNode));
@@ -131,6 +133,21 @@ export async function updateState(
       ),
     };
   });
+}
+
+/** Names of LangGraph's own that an edit may be made as. */
+const EDITED_AS = ["__end__", "__input__", "__copy__"];
+
+/** Of a subgraph's nodes LangGraph knows more than the root does. */
+function refuseUnknownNode(
+  graph: RunnableGraph,
+  graphId: string,
+  { asNode, address }: Readonly<{ asNode: string | undefined; address: StateAddress }>,
+): void {
+  if (asNode === undefined || (address.checkpoint_ns ?? "") !== "") return;
+  const nodes = Object.keys(graph.nodes);
+  if (nodes.includes(asNode) || EDITED_AS.includes(asNode)) return;
+  throw new EngineError("bad_request", `as_node: ${unknownNode(asNode, graphId, nodes)}`);
 }
 
 /** The graph of a thread on a saver of our own; undefined when no run or caller has said which graph it is. */

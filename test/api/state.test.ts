@@ -272,7 +272,8 @@ describe("editing", () => {
         const response = await post(engine, `/threads/${id}/state`, body);
         expect([response.status, await response.text()]).toEqual([status, expect.stringContaining(message)]);
       };
-      await refused({ values: { log: ["x"] }, as_node: "nobody" }, 422, "nobody");
+      await refused({ values: {}, as_node: "nobody" }, 422, 'as_node: "nobody" is no node of graph "gate"; it has');
+      await refused({ values: {}, as_node: "constructor" }, 422, 'as_node: "constructor" is no node');
       await refused({ values: "text" }, 422, "values: must be an object, an array or null");
       await refused({ values: {}, checkpoint_id: "7" }, 422, "checkpoint_id: must be a UUID");
       await refused({ values: {}, checkpoint_id: "00000000-0000-4000-8000-000000000000" }, 404, "Checkpoint");
