@@ -184,6 +184,8 @@ export async function executeClaim(parts: Parts, graphs: Graphs, settings: Engin
     const engine = composeEngine(parts, graphs, settings, claim.lease.owner);
     await engine.clockOffset.refresh();
     const { execute, heartbeat } = composeExecutor(engine);
+    // The worker keeps the lease until it can be kept here.
+    await heartbeat.ready;
     const executed = execute(claim.run, claim.lease, claim);
     claim.holding();
     await executed;

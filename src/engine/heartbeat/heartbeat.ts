@@ -5,6 +5,8 @@ import type { Log } from "../../core/deps.js";
 import type { HeartbeatData, ToMain, ToThread } from "./messages.js";
 
 export type Heartbeat = Readonly<{
+  /** Resolves when leases are really renewed: the thread has started and reached the database. */
+  ready: Promise<void>;
   /** Renews the lease until `release`; calls back once, when it is lost or can't be renewed before it ends. */
   hold(lease: Lease, onOver: (why: "lost" | "unreachable") => void): void;
   release(lease: Lease): void;
@@ -34,6 +36,8 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
   const workerData: HeartbeatData = { ...options, ticks, everyMs: Math.max(50, Math.floor(options.leaseMs / 4)) };
   const held = new Map<string, Held>();
   let stopped: Promise<void> | undefined;
+  let onReady = (): void => {};
+  const ready = new Promise<void>((resolve) => (onReady = resolve));
 
   const over = (runId: string, why: "lost" | "unreachable"): void => {
     const run = held.get(runId);
@@ -41,6 +45,7 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
     run?.onOver(why);
   };
   const hear = (message: ToMain): void => {
+    if (message.kind === "ready") return onReady();
     if (message.kind === "lost") {
       if (held.get(message.runId)?.lease.attempt === message.attempt) over(message.runId, "lost");
       return;
@@ -84,6 +89,7 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
   }, TICK_MS);
 
   return {
+    ready,
     hold(lease, onOver) {
       const earlier = held.get(lease.runId);
       held.set(lease.runId, { lease, renewedAt: clock.monotonicMs(), onOver });

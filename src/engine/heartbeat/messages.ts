@@ -18,5 +18,7 @@ export type ToThread =
   | Readonly<{ kind: "stop" }>;
 
 export type ToMain =
+  /** It has reached the database: what it is given to hold is renewed from now on. */
+  | Readonly<{ kind: "ready" }>
   | Readonly<{ kind: "renewed"; runIds: readonly string[]; sentAt: bigint }>
   | Readonly<{ kind: "lost"; runId: string; attempt: number }>;

@@ -26,11 +26,13 @@ port.on("message", (message: ToThread) => {
   else stop();
 });
 
-const timer = setInterval(() => void beat(), data.everyMs);
+let ready = false;
 let beating = false;
+const timer = setInterval(() => void beat(), data.everyMs);
+void beat();
 
 async function beat(): Promise<void> {
-  if (beating || held.size === 0) return;
+  if (beating || (ready && held.size === 0)) return;
   const blockedMs = Number((process.hrtime.bigint() - Atomics.load(ticks, 0)) / 1_000_000n);
   if (blockedMs > data.maxBlockMs) {
     log.error({ blocked_ms: blockedMs }, "the event loop is blocked: leases are not renewed until it ticks again");
@@ -39,6 +41,8 @@ async function beat(): Promise<void> {
   beating = true;
   try {
     let locked = await renew([...held.values()]);
+    if (!ready) post({ kind: "ready" });
+    ready = true;
     for (let tries = 1; locked.length > 0 && tries < TRIES_WHEN_LOCKED; tries += 1) {
       await sleep(LOCKED_PAUSE_MS);
       locked = await renew(locked);
