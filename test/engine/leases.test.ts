@@ -60,7 +60,8 @@ test("a node that blocks the event loop for twice its lease is not entered again
 test("a run whose row somebody frozen has locked costs no other run its lease", async () => {
   const leaseMs = 2_000;
   const doors: (() => void)[] = [];
-  const graph = stepsGraph(1, () => new Promise<void>((resolve) => doors.push(resolve)));
+  let held = true;
+  const graph = stepsGraph(1, () => (held ? new Promise<void>((resolve) => doors.push(resolve)) : null));
   await withEngine({ graphs: { graph }, leaseMs }, async (t) => {
     const [locked, other] = [await start(t), await start(t)];
     await until("both nodes", () => doors.length === 2);
@@ -75,6 +76,7 @@ test("a run whose row somebody frozen has locked costs no other run its lease", 
         return (found?.lease_expires_at ?? 0) > late;
       });
     });
+    held = false;
     for (const open of doors) open();
     await t.client.runs.join(other.thread_id, other.run_id);
     expect((await runs(t)).find(({ run_id }) => run_id === other.run_id)).toMatchObject({ attempt: 1, crashes: 0 });

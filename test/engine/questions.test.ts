@@ -268,3 +268,11 @@ test("a thread that was cancelled in the middle of a run takes the next message 
     expect(await next).toMatchObject({ log: expect.arrayContaining(["second", "s1", "s2"]) });
   });
 });
+
+test("a stateless run that asks ends with its question, which nobody can answer and so nobody is asked", async () => {
+  await withEngine({ graphs: { graph: gateGraph([]) } }, async (t) => {
+    const result = await t.client.runs.wait(null, "graph", { input: { log: [] } });
+    expect(result).toMatchObject({ __interrupt__: [{ value: { question: "q1" } }] });
+    expect(await (await t.app.request("/v1/approvals")).json()).toEqual([]);
+  });
+});

@@ -38,7 +38,7 @@ export async function settleRun(deps: Deps, lease: Lease, outcome: Outcome, opti
       return false;
     }
     const others = unfinished.filter((run) => run.runId !== lease.runId);
-    await settleApprovals(deps, sql, lease, outcome, others);
+    await settleApprovals(deps, sql, lease, outcome, { thread, others });
     const next = await makeNextHead(sql, lease);
     const status: ThreadStatus = others.length > 0 ? "busy" : threadStatusAfter(outcome);
     await updateThreadStatus(sql, { ...lease, status, stateChanged: true });
@@ -98,7 +98,7 @@ async function settleApprovals(
   sql: Sql,
   lease: Lease,
   outcome: Exclude<Outcome, { kind: "released" | "sleeping" }>,
-  others: readonly Readonly<{ runId: Lease["runId"] }>[],
+  facts: Readonly<{ thread: LockedThread; others: readonly Readonly<{ runId: Lease["runId"] }>[] }>,
 ): Promise<void> {
   const interrupts = outcome.kind === "interrupted" ? outcome.interrupts : [];
   await withdrawApprovals(sql, {
@@ -107,12 +107,13 @@ async function settleApprovals(
     reason: "the thread moved on",
     except: interrupts.map((i) => i.interruptId),
   });
-  if (outcome.kind !== "interrupted" || interrupts.length === 0) return;
+  // On the thread of a stateless run, which nobody sees, no answer could come.
+  if (outcome.kind !== "interrupted" || interrupts.length === 0 || facts.thread.ephemeral) return;
   const asked = await askApprovals(sql, {
     ...lease,
     checkpointId: outcome.checkpointId,
     questions: interrupts.map((i) => ({ approvalId: deps.ids.next(), interruptId: i.interruptId, node: i.node })),
-    answering: others.map((run) => run.runId),
+    answering: facts.others.map((run) => run.runId),
   });
   if (asked === 0) return;
   await appendEvent(sql, lease, {
