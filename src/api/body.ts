@@ -30,13 +30,18 @@ async function readBytes(c: Context<ApiEnv>): Promise<Buffer> {
   let length = 0;
   const reader = c.req.raw.body?.getReader();
   for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+    const { done, value } = (await reader?.read().catch(endedEarly)) ?? { done: true, value: undefined };
     if (done) return Buffer.concat(chunks);
     length += value.length;
     // The rest is not cancelled here: that would cut the connection before the answer is out.
     if (length > MAX_BODY_BYTES) throw tooLarge(c);
     chunks.push(value);
   }
+}
+
+/** The client is gone: nobody reads this, and it must not be taken for one of our own connections that broke. */
+function endedEarly(cause: unknown): never {
+  throw new HTTPException(400, { message: "The request body ended early", cause });
 }
 
 /** What is still on its way has no reader: no other request can follow on this connection. */

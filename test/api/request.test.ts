@@ -89,6 +89,18 @@ describe("bodies", () => {
     expect(await (await post(kept)).text()).toBe(kept);
   });
 
+  test("a body that breaks off is the client's doing, and nothing for the log", async () => {
+    const lines: LogFields[] = [];
+    const note = (fields: LogFields) => void lines.push(fields);
+    const body = new ReadableStream({
+      start: (controller) => controller.error(Object.assign(new Error("aborted"), { code: "ECONNRESET" })),
+    });
+    const broken = new Request("http://perdure.test/body", { method: "POST", body, duplex: "half" });
+    const response = await door({ warn: note, error: note }).request(broken);
+    expect([response.status, await response.text()]).toEqual([400, "The request body ended early"]);
+    expect(lines).toEqual([]);
+  });
+
   test("null means not given", async () => {
     const response = await post('{"metadata":null,"ttl":null,"checkpoint":{"checkpoint_id":null}}');
     expect(await response.json()).toEqual({ checkpoint: {}, ttl: null });
