@@ -9,10 +9,7 @@ export type RunEventType =
   | "run.settled"
   | "run.cancelled"
   | "run.gave_up"
-  | "checkpoint.put"
-  | "approval.asked"
-  | "approval.decided"
-  | "approval.withdrawn";
+  | "approval.asked";
 
 export type RunEvent = Readonly<{
   type: RunEventType;
