@@ -1,6 +1,6 @@
 // `perdure runs`: what ran, and what became of it.
 import type { Deps } from "../core/deps.js";
-import { EngineError } from "../core/errors.js";
+import { EngineError, isBodyLost } from "../core/errors.js";
 import { DEFAULT_TENANT, type RunId, type ThreadId } from "../core/ids.js";
 import type { RunError, RunStatus } from "../core/run.js";
 import { loadRunContent } from "../engine/run-content.js";
@@ -47,10 +47,7 @@ export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonl
   const run = await getRun(deps.db, { tenantId: DEFAULT_TENANT, runId });
   if (run === undefined) throw new EngineError("not_found", `There is no run ${runId}; \`perdure runs ls\` lists them`);
   const events = await listEvents(deps.db, run);
-  const error =
-    run.errorCode === null
-      ? null
-      : ((await loadRunContent(deps, run.tenantId, runId, { stream: false })).error as RunError | null);
+  const error = run.errorCode === null ? null : await errorOf(deps, run, print);
   if (print.json) return print.line(json({ ...wire(run), error, events: events.map(wire) }));
   print.line(
     details({
@@ -80,6 +77,17 @@ export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonl
       .join(" "),
   }));
   print.line(`\n${table(rows, "It has no events.")}`);
+}
+
+/** What is lost with a body must not hide what is still known of the run. */
+async function errorOf(deps: Deps, run: RunRow, print: Output): Promise<RunError | null> {
+  try {
+    return (await loadRunContent(deps, run.tenantId, run.runId, { stream: false })).error as RunError | null;
+  } catch (error) {
+    if (!isBodyLost(error)) throw error;
+    print.note(`perdure: ${error.message}`);
+    return null;
+  }
 }
 
 function waitsFor(run: RunRow): string | null {

@@ -1,4 +1,6 @@
 // The commands that look at an installation and answer its questions, on a real one.
+import { rm } from "node:fs/promises";
+import path from "node:path";
 import { Annotation, interrupt, StateGraph } from "@langchain/langgraph";
 import { describe, expect, it } from "vitest";
 import { answerTo } from "../../src/cli/approvals.js";
@@ -60,6 +62,29 @@ describe("commands on an installation", () => {
         values: { amount: 5, answer: true },
         next: [],
       });
+    });
+  });
+
+  it("show what is left of a run whose error is lost", LONG, async () => {
+    const cwd = await createProject();
+    const bodies = `file://${cwd}/bodies`;
+    const failing = new StateGraph(Annotation.Root({ n: Annotation<number> }))
+      .addNode("fail", () => {
+        throw new TypeError("no luck");
+      })
+      .addEdge("__start__", "fail");
+    await withEngine({ graphs: { failing }, bodies }, async ({ client, db, move }) => {
+      const { thread_id } = await client.threads.create();
+      await client.runs.wait(thread_id, "failing", { input: { n: 1 }, raiseError: false });
+      const [run] = await client.runs.list(thread_id);
+      await until("the move", async () => (await move()) === 0);
+      await rm(path.join(cwd, "bodies/default"), { recursive: true });
+      const env = { DATABASE_URL: db.url, PERDURE_BODIES: bodies };
+      const { code, output } = await runProcess(["runs", "show", run?.run_id ?? ""], { cwd, env });
+      expect(output).toMatch(/^perdure: .*jsonl\.gz is not in the object store/m);
+      expect(output).toMatch(/^error +TypeError: no luck$/m);
+      expect(output).toContain("run.settled");
+      expect(code).toBe(0);
     });
   });
 
