@@ -80,7 +80,7 @@ test.each(["gone", "damaged"])(
       else await flip(t, packs[2]!);
       await forgetCaches(t);
       const run = await t.client.runs.create(threadId, "note", { input: { note: long("fourth") } });
-      await t.client.runs.join(threadId, run.run_id);
+      const joined = await t.client.runs.join(threadId, run.run_id);
       const { rows } = await t.deps.db.query(
         `select r.status, r.attempt, r.error_code as code, t.status as thread
         from runs r join threads t using (tenant_id, thread_id)
@@ -88,6 +88,7 @@ test.each(["gone", "damaged"])(
         [run.run_id],
       );
       const code = how === "gone" ? "body_missing" : "body_corrupt";
+      expect(joined).toMatchObject({ __error__: { error: code } });
       expect(rows).toEqual([{ status: "error", attempt: 1, code, thread: "error" }]);
       expect(entered).toEqual(["first", "second", "third"]);
 

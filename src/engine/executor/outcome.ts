@@ -67,7 +67,7 @@ export function describeError(error: unknown): RunError {
 }
 
 function describe(error: unknown): RunError {
-  if (error instanceof EngineError) return { code: error.code, type: error.name, message: error.message };
+  if (error instanceof EngineError) return { code: error.code, type: error.code, message: error.message };
   if (!(error instanceof Error)) return { code: "graph_error", type: "Error", message: textOf(error) };
   const { stack } = error;
   return {
