@@ -1,6 +1,7 @@
 // Leases: who keeps one although its process is slow, who loses one, and what a worker that stops hands over.
 import { Annotation, END, interrupt, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
+import { startHeartbeat } from "../../src/engine/heartbeat/heartbeat.js";
 import { claimRuns } from "../../src/runs/claim.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
@@ -143,6 +144,29 @@ test("no run can be running without a lease, whoever writes the row", async () =
         code: "23514",
       });
     }
+  });
+});
+
+test("a lease that couldn't be renewed in time and was let go of is not renewed again by the thread", async () => {
+  const leaseMs = 1_000;
+  await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, workers: 0 }, async (t) => {
+    await start(t);
+    const owner = "test";
+    const [run] = await claimRuns(t.db.db, { slots: 1, owner, leaseMs: 10_000, graphIds: ["graph"] });
+    const lease = { ...run!, owner };
+    let jumpMs = 0;
+    const clock = { ...t.deps.clock, monotonicMs: () => performance.now() + jumpMs };
+    const options = { databaseUrl: t.db.url, owner, leaseMs, maxBlockMs: 60_000, logLevel: "silent" };
+    const heartbeat = startHeartbeat(clock, t.deps.log, options);
+    await heartbeat.ready;
+    const over = new Promise<string>((resolve) => heartbeat.hold(lease, resolve));
+    const first = (await runs(t))[0]?.lease_expires_at;
+    await until("a renewal", async () => (await runs(t))[0]?.lease_expires_at?.getTime() !== first?.getTime());
+    jumpMs = 10 * leaseMs;
+    expect(await over).toBe("unreachable");
+    heartbeat.release(lease);
+    await until("the lease to end", async () => (await t.sweep()) === 1);
+    await heartbeat.stop();
   });
 });
 

@@ -97,10 +97,10 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
       // Lost, swept and claimed again by this very process, before a beat could find out.
       earlier?.onOver("lost");
     },
-    release(lease) {
-      if (held.get(lease.runId)?.lease.attempt !== lease.attempt) return;
-      held.delete(lease.runId);
-      send({ kind: "drop", runId: lease.runId });
+    release({ runId, attempt }) {
+      if (held.get(runId)?.lease.attempt === attempt) held.delete(runId);
+      // Also when it was over for us before: the thread may have reached the database again.
+      send({ kind: "drop", runId, attempt });
     },
     stop() {
       if (stopped !== undefined) return stopped;

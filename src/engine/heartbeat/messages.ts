@@ -14,7 +14,7 @@ export type HeartbeatData = Readonly<{
 
 export type ToThread =
   | Readonly<{ kind: "hold"; run: HeldRun }>
-  | Readonly<{ kind: "drop"; runId: string }>
+  | Readonly<{ kind: "drop"; runId: string; attempt: number }>
   | Readonly<{ kind: "stop" }>;
 
 export type ToMain =

@@ -22,8 +22,8 @@ const post = (message: ToMain): void => port.postMessage(message);
 
 port.on("message", (message: ToThread) => {
   if (message.kind === "hold") held.set(message.run.runId, message.run);
-  else if (message.kind === "drop") held.delete(message.runId);
-  else stop();
+  else if (message.kind === "stop") stop();
+  else if (held.get(message.runId)?.attempt === message.attempt) held.delete(message.runId);
 });
 
 let ready = false;
