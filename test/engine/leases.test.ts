@@ -154,15 +154,16 @@ test("a lease that couldn't be renewed in time and was let go of is not renewed 
     const owner = "test";
     const [run] = await claimRuns(t.db.db, { slots: 1, owner, leaseMs: 10_000, graphIds: ["graph"] });
     const lease = { ...run!, owner };
-    let jumpMs = 0;
-    const clock = { ...t.deps.clock, monotonicMs: () => performance.now() + jumpMs };
+    // Once it stalls, every look at the clock is ten leases after the one before.
+    const stall = { stepMs: 0, ms: 0 };
+    const clock = { ...t.deps.clock, monotonicMs: () => performance.now() + (stall.ms += stall.stepMs) };
     const options = { databaseUrl: t.db.url, owner, leaseMs, maxBlockMs: 60_000, logLevel: "silent" };
     const heartbeat = startHeartbeat(clock, t.deps.log, options);
     await heartbeat.ready;
     const over = new Promise<string>((resolve) => heartbeat.hold(lease, resolve));
     const first = (await runs(t))[0]?.lease_expires_at;
     await until("a renewal", async () => (await runs(t))[0]?.lease_expires_at?.getTime() !== first?.getTime());
-    jumpMs = 10 * leaseMs;
+    stall.stepMs = 10 * leaseMs;
     expect(await over).toBe("unreachable");
     heartbeat.release(lease);
     await until("the lease to end", async () => (await t.sweep()) === 1);
