@@ -34,6 +34,11 @@ export function supersedes(run: Readonly<{ kind: "run" | "edit"; priority: numbe
   return run.kind === "edit" || run.priority !== PRIORITY.resumed;
 }
 
+/** Whether an unfinished run has its place in its thread's order. A delayed one joins when its time has come; one that sleeps keeps it. */
+export function isInOrder(run: Readonly<{ head: boolean; availableAt: Date | null }>): boolean {
+  return run.head || run.availableAt === null;
+}
+
 /** After this many claims that ended with a dead worker and without progress, a person decides. */
 export const MAX_CRASHES = 3;
 

@@ -1,6 +1,7 @@
 // Which questions a run leaves open: in one node after another, side by side, in subgraphs, and when the thread goes elsewhere.
 import { Annotation, Command, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
+import { sleepFor } from "../../src/engine/sleep.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { gateGraph, stepsGraph } from "../helpers/scripted-graphs.js";
 import { until } from "../helpers/wait.js";
@@ -177,6 +178,36 @@ test("a new message withdraws the open question: its id is answered no more, and
     const [asking] = await pending(t, threadId);
     await (await resume(t, threadId, { [asking!.interrupt_id]: "yes" })).text();
     expect(acted).toEqual(["q1:yes"]);
+  });
+});
+
+test("a run that sleeps on its thread keeps its place: what was asked before it is not answered", async () => {
+  const doors: (() => void)[] = [];
+  const graph = new StateGraph(Log)
+    .addNode("wait", async ({ log }) => {
+      if (log.includes("sleepy")) await sleepFor(60_000);
+      else await new Promise<void>((resolve) => doors.push(resolve));
+      return {};
+    })
+    .addNode("ask", () => ({ log: [String(interrupt("sure?"))] }))
+    .addEdge(START, "wait")
+    .addEdge("wait", "ask")
+    .addEdge("ask", END)
+    .compile();
+  await withEngine({ graphs: { graph } }, async (t) => {
+    const { thread_id: threadId } = await t.client.threads.create();
+    const run = async (log: string) =>
+      (await t.client.runs.create(threadId, "graph", { input: { log: [log] } })).run_id;
+    const first = await run("quick");
+    const second = await run("sleepy");
+    await until("the first to be in the middle", () => doors.length === 1);
+    doors[0]?.();
+    await t.client.runs.join(threadId, first);
+    await until("the second to sleep", async () => (await t.client.runs.get(threadId, second)).status === "pending");
+    const [question] = await approvals(t, threadId);
+    const refused = await resume(t, threadId, { [question!.interrupt_id]: "yes" });
+    expect(refused.status).toBe(409);
+    expect(await pending(t, threadId)).toEqual([]);
   });
 });
 

@@ -2,7 +2,7 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { type MultitaskStrategy, PRIORITY, supersedes } from "../../core/run.js";
+import { isInOrder, type MultitaskStrategy, PRIORITY, supersedes } from "../../core/run.js";
 import { decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
@@ -144,7 +144,7 @@ async function answerOrSupersede(
 
 /** An input or edit that was accepted before the question was asked takes the thread elsewhere: an answer would come too late. */
 function refuseOvertaken(thread: LockedThread, ahead: readonly RunRow[]): void {
-  const other = ahead.find((run) => run.availableAt === null && supersedes(run));
+  const other = ahead.find((run) => isInOrder(run) && supersedes(run));
   if (other === undefined) return;
   throw new EngineError(
     "not_pending",

@@ -3,7 +3,7 @@ import type { Lease } from "../../core/clock.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { TimerId } from "../../core/ids.js";
-import type { Outcome, RunError, ThreadStatus } from "../../core/run.js";
+import type { Outcome, PendingInterrupt, RunError, ThreadStatus } from "../../core/run.js";
 import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
@@ -34,6 +34,7 @@ export async function settleRun(deps: Deps, lease: Lease, outcome: Outcome, opti
     await setTimers(deps, sql, lease, outcome, { thread, moveAfterMs: options.moveAfterMs, wakeAt: written });
     if (outcome.kind === "released") return written === null;
     if (outcome.kind === "sleeping") {
+      await withdrawOvertaken(sql, lease, []);
       await updateThreadStatus(sql, { ...lease, status: "busy", stateChanged: true });
       return false;
     }
@@ -101,12 +102,7 @@ async function settleApprovals(
   facts: Readonly<{ thread: LockedThread; others: readonly Readonly<{ runId: Lease["runId"] }>[] }>,
 ): Promise<void> {
   const interrupts = outcome.kind === "interrupted" ? outcome.interrupts : [];
-  await withdrawApprovals(sql, {
-    tenantId: lease.tenantId,
-    threadId: lease.threadId,
-    reason: "the thread moved on",
-    except: interrupts.map((i) => i.interruptId),
-  });
+  await withdrawOvertaken(sql, lease, interrupts);
   // On the thread of a stateless run, which nobody sees, no answer could come.
   if (outcome.kind !== "interrupted" || interrupts.length === 0 || facts.thread.ephemeral) return;
   const asked = await askApprovals(sql, {
@@ -121,6 +117,13 @@ async function settleApprovals(
     attempt: lease.attempt,
     payload: { interrupt_ids: interrupts.map((i) => i.interruptId) },
   });
+}
+
+/** What the state doesn't wait for any more can't be answered. */
+async function withdrawOvertaken(sql: Sql, lease: Lease, open: readonly PendingInterrupt[]): Promise<void> {
+  const { tenantId, threadId } = lease;
+  const except = open.map((i) => i.interruptId);
+  await withdrawApprovals(sql, { tenantId, threadId, reason: "the thread moved on", except });
 }
 
 async function setTimers(

@@ -2,6 +2,7 @@
 import { pendingApprovals } from "../../approvals/approvals.js";
 import type { Deps } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
+import { isInOrder } from "../../core/run.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
 import { lockThread } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
@@ -17,7 +18,7 @@ export async function wakeSleeper(deps: Deps, timer: TimerRow): Promise<boolean>
     if (!(await claimDueTimer(sql, timer))) return undefined;
     await finishTimer(sql, timer);
     if (asking === undefined || thread === undefined) return undefined;
-    const ahead = (await lockUnfinishedRuns(sql, thread)).filter((run) => run.availableAt === null);
+    const ahead = (await lockUnfinishedRuns(sql, thread)).filter(isInOrder);
     const asked = (await pendingApprovals(sql, thread)).some((question) => question.runId === runId);
     // Whoever is ahead looks at the sleeping branch itself; answered or withdrawn questions mean that somebody was.
     if (ahead.length > 0 || !asked) return undefined;
