@@ -27,6 +27,7 @@ export async function findBodies(
     left join bodies b on s.hash is null and b.tenant_id = $1 and b.thread_id = $2 and b.hash = wanted.hash
     where s.hash is not null or b.hash is not null`,
     [tenantId, threadId, keys.map((key) => Buffer.from(key, "base64url"))],
+    { prepared: true },
   );
   return rows.map(({ hash, kind, data, packId, block }) => ({
     key: hash.toString("base64url"),

@@ -194,9 +194,12 @@ with recursive only_channels(channels) as (
     and c.checkpoint_id in (select checkpoint_id from chain where depth < $6 and not seeded @> $5::text[])
 ${WITH_CONTENT}`;
 
+/** Only where one plan is good for all values: not with conditions that a null parameter takes away. */
+const PREPARED = { prepared: true };
+
 /** The newest checkpoint of a namespace, by the order in which they were committed. */
 export async function readNewest(sql: Sql, tenantId: string, threadId: string, ns: string): Promise<Snapshot> {
-  return snapshotOf(await sql.query<AnyRow>(NEWEST, [tenantId, threadId, ns]));
+  return snapshotOf(await sql.query<AnyRow>(NEWEST, [tenantId, threadId, ns], PREPARED));
 }
 
 /** The newest checkpoint of a namespace of each of these threads, for those that have one. */
@@ -206,7 +209,7 @@ export async function readNewestOfMany(
   threadIds: readonly string[],
   ns: string,
 ): Promise<Snapshot> {
-  return snapshotOf(await sql.query<AnyRow>(NEWEST_OF_MANY, [tenantId, threadIds, ns]));
+  return snapshotOf(await sql.query<AnyRow>(NEWEST_OF_MANY, [tenantId, threadIds, ns], PREPARED));
 }
 
 export async function readById(
@@ -216,7 +219,7 @@ export async function readById(
   ns: string,
   checkpointId: string,
 ): Promise<Snapshot> {
-  return snapshotOf(await sql.query<AnyRow>(BY_ID, [tenantId, threadId, ns, checkpointId]));
+  return snapshotOf(await sql.query<AnyRow>(BY_ID, [tenantId, threadId, ns, checkpointId], PREPARED));
 }
 
 /** A page of checkpoints, newest first. */

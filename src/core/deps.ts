@@ -7,7 +7,16 @@ export type QueryResult<R> = Readonly<{ rows: R[]; rowCount: number }>;
 
 /** Something that runs one statement: the pool, or a transaction's connection. */
 export type Sql = Readonly<{
-  query<R extends object = Row>(text: string, values?: readonly unknown[]): Promise<QueryResult<R>>;
+  query<R extends object = Row>(
+    text: string,
+    values?: readonly unknown[],
+    options?: QueryOptions,
+  ): Promise<QueryResult<R>>;
+}>;
+
+export type QueryOptions = Readonly<{
+  /** For a long text that is sent often: each connection keeps it parsed, where connections are our own. */
+  prepared?: boolean;
 }>;
 
 /** The database: single statements on any connection, or several in one transaction. */

@@ -1,9 +1,10 @@
 // The pool: the only way to Postgres, apart from the listener's one connection. A connection that breaks, is ended by
 // the server or leads to a read-only server is dropped; one statement's error is not the connection's.
 import pg from "pg";
-import type { Db, Log, QueryResult, Sql } from "../core/deps.js";
+import type { Db, Log, QueryOptions, QueryResult, Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { asConnectError, asDbError, breaksConnection } from "./errors.js";
+import { PreparedStatements } from "./prepared.js";
 import {
   beginWithSettings,
   clientConfig,
@@ -29,7 +30,7 @@ export function openDb(options: DbOptions): Db {
   const { url, applicationName, statementTimeoutMs = 30_000 } = options;
   const connections = new Connections({ url, applicationName, statementTimeoutMs }, options.max, options.log);
   return {
-    query: (text, values) => connections.use((connection) => connection.single(text, values)),
+    query: (text, values, query) => connections.use((connection) => connection.single(text, values, query)),
     tx: (work) => connections.use((connection) => transaction(connection, work)),
     close: () => connections.close(),
   };
@@ -39,9 +40,9 @@ export function openDb(options: DbOptions): Db {
 async function transaction<T>(connection: Connection, work: (sql: Sql) => Promise<T>): Promise<T> {
   let open = true;
   const sql: Sql = {
-    query: async (text, values) => {
+    query: async (text, values, query) => {
       if (!open) throw new EngineError("internal", "A statement was sent to a transaction that had ended.");
-      return connection.plain(text, values);
+      return connection.plain(text, values, query);
     },
   };
   await connection.begin();
@@ -60,6 +61,7 @@ async function transaction<T>(connection: Connection, work: (sql: Sql) => Promis
 class Connections {
   private readonly pool: pg.Pool;
   private readonly modes = new WeakMap<pg.PoolClient, SessionMode>();
+  private readonly prepared = new PreparedStatements();
   private optionsRefused = false;
   private closing: Promise<void> | undefined;
 
@@ -85,9 +87,10 @@ class Connections {
   /** Gives the work a connection of its own; afterwards it goes back, or away when it can't be used again. */
   async use<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const client = await this.connect();
-    const connection = new Connection(client, this.session, this.modes.get(client));
+    const connection = new Connection(client, this.session, this.prepared, this.modes.get(client));
     try {
       if (connection.mode === undefined) this.modes.set(client, await connection.learnMode());
+      await connection.refreshPlans();
       return await work(connection);
     } finally {
       client.release(connection.broken);
@@ -119,6 +122,7 @@ class Connection {
   constructor(
     private readonly client: pg.PoolClient,
     private readonly session: SessionOptions,
+    private readonly prepared: PreparedStatements,
     public mode: SessionMode | undefined,
   ) {}
 
@@ -132,16 +136,37 @@ class Connection {
     return this.mode;
   }
 
-  single<R extends object>(text: string, values: readonly unknown[] = []): Promise<QueryResult<R>> {
-    if (this.mode === "session") return this.plain<R>(text, values);
-    return this.guard(() => queryWithSettings<R>(this.client, this.session, text, values));
+  async refreshPlans(): Promise<void> {
+    if (this.mode === "session") await this.guard(() => this.prepared.refresh(this.client));
   }
 
-  plain<R extends object>(text: string, values: readonly unknown[] = []): Promise<QueryResult<R>> {
+  async single<R extends object>(
+    text: string,
+    values: readonly unknown[] = [],
+    query: QueryOptions = {},
+  ): Promise<QueryResult<R>> {
+    if (this.mode !== "session") {
+      return this.guard(() => queryWithSettings<R>(this.client, this.session, text, values));
+    }
+    try {
+      return await this.plain<R>(text, values, query);
+    } catch (error) {
+      if (!query.prepared || !this.prepared.isRefusal(error)) throw error;
+      return this.plain<R>(text, values);
+    }
+  }
+
+  plain<R extends object>(
+    text: string,
+    values: readonly unknown[] = [],
+    query: QueryOptions = {},
+  ): Promise<QueryResult<R>> {
+    const name = query.prepared && this.mode === "session" ? this.prepared.nameOf(text) : undefined;
     return this.guard(async () => {
-      const { rows, rowCount } = await this.client.query<R & pg.QueryResultRow>(text, [...values]);
+      const statement = { text, values: [...values], ...(name !== undefined && { name }) };
+      const { rows, rowCount } = await this.client.query<R & pg.QueryResultRow>(statement);
       return { rows, rowCount: rowCount ?? 0 };
-    });
+    }, name !== undefined);
   }
 
   begin(): Promise<unknown> {
@@ -161,11 +186,12 @@ class Connection {
     await this.guard(() => this.client.query("rollback")).catch(() => undefined);
   }
 
-  private async guard<T>(work: () => Promise<T>): Promise<T> {
+  private async guard<T>(work: () => Promise<T>, kept = false): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      this.broken ||= breaksConnection(error);
+      // What it kept is not what it should be: away with it, and its statements.
+      this.broken ||= breaksConnection(error) || (kept && this.prepared.isRefusal(error));
       throw asDbError(error);
     }
   }

@@ -100,7 +100,7 @@ async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise
   ];
   for (let tries = 1; ; tries += 1) {
     try {
-      const { rows } = await deps.db.query<Sent & { runId: string }>(STATEMENT, params);
+      const { rows } = await deps.db.query<Sent & { runId: string }>(STATEMENT, params, { prepared: true });
       return new Map(rows.map((row) => [row.runId, row]));
     } catch (error) {
       const refused = !isTransientDbError(error);

@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Db } from "../../src/core/deps.js";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import type { Db, Sql } from "../../src/core/deps.js";
 import { isTransientDbError } from "../../src/core/retry.js";
 import { openDb } from "../../src/db/pool.js";
 import { retryTransient } from "../../src/db/retry-transient.js";
@@ -179,6 +179,70 @@ describe("a network that fails", () => {
     expect((await db.query("select from tenants where tenant_id = 'kept'")).rowCount).toBe(1);
     await far.close();
     await proxy.close();
+  });
+});
+
+describe("a prepared statement", () => {
+  const single = () => openDb({ url: database.url, max: 1, log, applicationName: "prepared" });
+  const kept = async (sql: Db) =>
+    (await sql.query<{ name: string; statement: string }>("select name, statement from pg_prepared_statements")).rows;
+  const BY_TENANT = "select max_running from tenants where tenant_id = $1";
+
+  it("is kept by its connection, in and out of transactions; others are not", async () => {
+    const one = single();
+    const ask = (sql: Sql) => sql.query(BY_TENANT, ["default"], { prepared: true });
+    const results = [await ask(one), await one.tx(ask), await ask(one)];
+    expect(results.map(({ rowCount }) => rowCount)).toEqual([1, 1, 1]);
+    await one.query("select $1::int", [1]);
+    expect(await kept(one)).toEqual([{ name: expect.stringMatching(/^perdure_\w{40}$/), statement: BY_TENANT }]);
+    await one.close();
+  });
+
+  it("that is unknown to the server is sent once more, and none is kept from then on", async () => {
+    const one = single();
+    const ask = () => one.query(BY_TENANT, ["default"], { prepared: true });
+    await ask();
+    await one.query("deallocate all"); // as a pooler does that hands out another connection
+    expect((await ask()).rowCount).toBe(1);
+    expect((await ask()).rowCount).toBe(1);
+    expect(await kept(one)).toEqual([]);
+    await one.close();
+  });
+
+  it("whose result a migration changed is sent once more, and kept again", async () => {
+    const one = single();
+    const ask = () => one.query("select n from changing", [], { prepared: true });
+    await db.query("create table changing as select 1 as n");
+    expect((await ask()).rows).toEqual([{ n: 1 }]);
+    await db.query("alter table changing alter n type text");
+    expect((await ask()).rows).toEqual([{ n: "1" }]);
+    expect((await ask()).rows).toEqual([{ n: "1" }]);
+    expect(await kept(one)).toHaveLength(1);
+    await one.close();
+  });
+
+  it("is planned anew when its tables have grown", async () => {
+    const one = single();
+    const ask = () => one.query("select v from growing where id = $1", [1], { prepared: true });
+    const now = vi.spyOn(performance, "now");
+    await db.query("create table growing (id int primary key, v text)");
+    await db.query("vacuum analyze growing");
+    for (let n = 0; n < 10; n += 1) await ask();
+    const plan = async () => {
+      const [statement] = await kept(one);
+      const { rows } = await one.query<{ "QUERY PLAN": string }>(`explain execute ${statement!.name}(1)`);
+      return rows[0]!["QUERY PLAN"];
+    };
+    await db.query("alter table growing set (autovacuum_enabled = false)");
+    await ask();
+    expect(await plan()).toContain("Seq Scan");
+    await db.query("insert into growing select n, 'x' from generate_series(1, 20000) n");
+    expect(await plan()).toContain("Seq Scan");
+    now.mockReturnValue(performance.now() + 31_000);
+    await ask();
+    expect(await plan()).toContain("Index Scan");
+    now.mockRestore();
+    await one.close();
   });
 });
 

@@ -51,6 +51,15 @@ describe.skipIf(!installed).each([
     expect(all.every(({ rowCount }) => rowCount === 1)).toBe(true);
   });
 
+  it("keeps no statement prepared: the next transaction may be on another connection", async () => {
+    const text = "select max_running from tenants where tenant_id = $1";
+    const single = () => db.query(text, ["default"], { prepared: true });
+    const inTransaction = () => db.tx((sql) => sql.query(text, ["default"], { prepared: true }));
+    await Promise.all(Array.from({ length: 40 }, (_, i) => (i % 2 === 0 ? single() : inTransaction())));
+    const kept = () => db.query<{ n: number }>("select count(*) as n, pg_sleep(0.02) from pg_prepared_statements");
+    for (const { rows } of await Promise.all(Array.from({ length: 8 }, kept))) expect(rows[0]?.n).toBe(0);
+  });
+
   it("has its limits, and leaks nothing of them into the pooler's connections", async () => {
     const limits = "select current_setting('statement_timeout') as statement";
     expect((await db.query(limits)).rows).toEqual([{ statement: "30s" }]);
