@@ -87,6 +87,12 @@ create table runs (
   content_pack_id uuid,
   content_block int,
   content_moved_at timestamptz,
+  -- The list of the run's messages in the object store: which, the one it follows, the checkpoint (seq) it reaches, and the
+  -- one it has to reach since the last move. Null in manifest_seq asks for a new one.
+  manifest_pack_id uuid,
+  manifest_previous_id uuid,
+  manifest_seq bigint,
+  manifest_due_seq bigint,
   error_code text,
   error_type text,
   error_preview text check (length(error_preview) <= 200),
@@ -111,6 +117,8 @@ create index runs_running on runs (graph_id, tenant_id) where status = 'running'
 create unique index runs_one_running on runs (tenant_id, thread_id) where status = 'running';
 create unique index runs_one_head on runs (tenant_id, thread_id) where head;
 create index runs_waiting on runs (tenant_id, thread_id, seq) where status = 'pending';
+create index runs_manifest_due on runs (tenant_id, thread_id, seq)
+  where manifest_due_seq is not null and manifest_due_seq is distinct from manifest_seq;
 create index runs_of_thread on runs (tenant_id, thread_id, seq desc);
 
 -- The log of a run: append only, written by the transaction that makes the change.

@@ -3,11 +3,14 @@ create table packs (
   tenant_id text collate "C" not null,
   pack_id uuid not null,
   thread_id uuid not null,
-  kind text not null check (kind in ('pack', 'object')),
+  -- pack: many bodies and records. object: one large body. manifest: the list of a run's messages.
+  kind text not null check (kind in ('pack', 'object', 'manifest')),
   -- pending: an upload may be on its way. doomed: too old to be committed any more, its object is being deleted.
   status text not null default 'pending' check (status in ('pending', 'stored', 'doomed')),
   key text not null,
   bytes bigint,
+  -- Of an object: what its bytes are, as in staged_bodies.
+  body_kind smallint check (body_kind in (0, 1, 2)),
   -- Block i is the bytes [offsets[i], offsets[i + 1]) with the sha256 hashes[i].
   block_offsets bigint[] not null default '{}',
   block_hashes bytea[] not null default '{}',

@@ -139,10 +139,12 @@ table packs
   status text not null default 'pending'::text
   key text not null
   bytes bigint
+  body_kind smallint
   block_offsets bigint[] not null default '{}'::bigint[]
   block_hashes bytea[] not null default '{}'::bytea[]
   created_at timestamp with time zone not null default now()
-  constraint packs_kind_check CHECK ((kind = ANY (ARRAY['pack'::text, 'object'::text])))
+  constraint packs_body_kind_check CHECK ((body_kind = ANY (ARRAY[0, 1, 2])))
+  constraint packs_kind_check CHECK ((kind = ANY (ARRAY['pack'::text, 'object'::text, 'manifest'::text])))
   constraint packs_pkey PRIMARY KEY (tenant_id, pack_id)
   constraint packs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'stored'::text, 'doomed'::text])))
   CREATE INDEX packs_not_stored ON perdure.packs USING btree (created_at) WHERE (status <> 'stored'::text)
@@ -175,6 +177,10 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   content_pack_id uuid
   content_block integer
   content_moved_at timestamp with time zone
+  manifest_pack_id uuid
+  manifest_previous_id uuid
+  manifest_seq bigint
+  manifest_due_seq bigint
   error_code text
   error_type text
   error_preview text
@@ -195,6 +201,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   constraint runs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text, 'success'::text, 'error'::text, 'timeout'::text])))
   constraint runs_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
   constraint runs_waits_for_check CHECK ((waits_for = ANY (ARRAY['approval'::text, 'timer'::text, 'person'::text])))
+  CREATE INDEX runs_manifest_due ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE ((manifest_due_seq IS NOT NULL) AND (manifest_due_seq IS DISTINCT FROM manifest_seq))
   CREATE INDEX runs_of_thread ON perdure.runs USING btree (tenant_id, thread_id, seq DESC)
   CREATE INDEX runs_ready ON perdure.runs USING btree (priority, graph_id, tenant_id, seq) WHERE ((status = 'pending'::text) AND head AND (available_at IS NULL))
   CREATE INDEX runs_running ON perdure.runs USING btree (graph_id, tenant_id) WHERE (status = 'running'::text)

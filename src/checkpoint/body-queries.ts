@@ -35,17 +35,22 @@ export async function findBodies(
   }));
 }
 
-/** `address.key` is the object; a pack's blocks hold many bodies, an object is one. */
-export type Pack = Readonly<{ kind: "pack" | "object"; bytes: number | null; address: PackAddress }>;
+/** `address.key` is the object; a pack's blocks hold many bodies, an object is one, of this kind. */
+export type Pack = Readonly<{
+  kind: "pack" | "object";
+  bytes: number | null;
+  bodyKind: PackedNode["kind"] | null;
+  address: PackAddress;
+}>;
 
 export async function findPacks(sql: Sql, tenantId: string, packIds: readonly string[]): Promise<Pack[]> {
-  const { rows } = await sql.query<{ kind: Pack["kind"]; bytes: number | null } & PackAddress>(
-    `select kind, bytes, pack_id as "packId", key, block_offsets as offsets, block_hashes as hashes
+  const { rows } = await sql.query<Omit<Pack, "address"> & PackAddress>(
+    `select kind, bytes, body_kind as "bodyKind", pack_id as "packId", key, block_offsets as offsets, block_hashes as hashes
     from packs
     where tenant_id = $1 and pack_id = any ($2::uuid[])`,
     [tenantId, packIds],
   );
-  return rows.map(({ kind, bytes, ...address }) => ({ kind, bytes, address }));
+  return rows.map(({ kind, bytes, bodyKind, ...address }) => ({ kind, bytes, bodyKind, address }));
 }
 
 type FoundRow = Readonly<{

@@ -149,8 +149,7 @@ type Moved = Extract<FoundBody, { staged: null }>;
 async function readObject(bodies: BodyStore, pack: Pack, key: string, threadId: string): Promise<PackedNode> {
   const data = Buffer.from(await bodies.read(pack.address.key));
   check(key, threadId, data);
-  // Large bodies are texts or bytes, which name no others; whoever reads one knows which.
-  return { kind: 2, data };
+  return { kind: pack.bodyKind ?? 2, data };
 }
 
 function check(key: string, threadId: string, data: Buffer): void {

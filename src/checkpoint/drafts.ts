@@ -94,7 +94,7 @@ function draft(
   rows: Pick<CheckpointOp, "values" | "writes" | "checkpoints" | "progress">,
 ): Draft {
   const all = [...nodes.values()].map(bodyNodeOf);
-  const isLarge = ({ kind, data }: BodyNode) => kind !== 1 && data.length >= LARGE_BODY_BYTES;
+  const isLarge = ({ data }: BodyNode) => data.length >= LARGE_BODY_BYTES;
   return {
     op: { threadId, nodes: all.filter((node) => !isLarge(node)), objects: [], ...rows },
     large: all.filter(isLarge),

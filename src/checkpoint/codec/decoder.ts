@@ -8,6 +8,8 @@ import { isMessage, LANGCHAIN_FORMS } from "./langchain-forms.js";
 export type Decoder = Readonly<{
   /** The value of a text. Every node it names must be among the decoder's. */
   decode(text: string): unknown;
+  /** The same for a text that was parsed already; works in place on what it is given. */
+  revive(json: unknown): unknown;
 }>;
 
 /** Gives the bytes of a node; throws when there is none. */
@@ -27,7 +29,7 @@ export function createDecoder(nodeData: NodeData, onMessage?: (message: object, 
     lists: new Map(),
     share: true,
   };
-  return { decode: (text) => revive(reading, parse(text)) };
+  return { decode: (text) => revive(reading, parse(text)), revive: (json) => revive(reading, json) };
 }
 
 type Reading = Readonly<{
@@ -52,6 +54,7 @@ const READERS = new Map<string, (r: Reading, envelope: Envelope) => unknown>([
   ["undefined", () => undefined],
   ["hole", () => HOLE],
   ["number", (_, { v }) => Number(v)],
+  ["json", (_, { v }) => JSON.parse(v as string)],
   ["bigint", (_, { v }) => BigInt(v as string)],
   ["s", (r, { h }) => textOf(r, h)],
   ["b", (r, { h }) => r.nodeData(h)],

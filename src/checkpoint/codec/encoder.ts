@@ -7,6 +7,7 @@ import {
   LEAF_BYTES,
   LEAF_CHARS,
   MARK,
+  NODE_CHARS,
   REFERENCE_WEIGHT,
   type ReferenceTag,
   referenceText,
@@ -117,7 +118,9 @@ function writeUnder(w: Writing, key: PathStep, value: unknown): string {
 }
 
 function writeLongText(w: Writing, value: string): string {
-  return isWellFormed(value) ? writeReference(w, "s", textNode(value)) : JSON.stringify(value);
+  if (isWellFormed(value)) return writeReference(w, "s", textNode(value));
+  // UTF-8 can't hold it, JSON's escapes can.
+  return writeReference(w, "n", makeNode(1, JSON.stringify(value), []));
 }
 
 function writeReference(w: Writing, tag: ReferenceTag, node: Node): string {
@@ -129,6 +132,7 @@ function writeObject(w: Writing, object: object): string {
   if (w.open.length >= CYCLE_DEPTH) refuseEndless(w, object);
   w.open.push(object);
   w.depths.push(w.path.length);
+  const outside = w.children.length;
   const prototype: unknown = Object.getPrototypeOf(object);
   let text: string;
   if (prototype === Object.prototype) text = writePlain(w, object);
@@ -137,7 +141,9 @@ function writeObject(w: Writing, object: object): string {
   else text = writeForm(w, object);
   w.open.pop();
   w.depths.pop();
-  return text;
+  if (w.session === null || text.length < NODE_CHARS) return text;
+  // A node wherever it stands: what is around it changes without it, and no row of Postgres holds megabytes.
+  return writeReference(w, "n", makeNode(1, text, w.children.splice(outside)));
 }
 
 function writePlain(w: Writing, object: object): string {
@@ -244,6 +250,8 @@ function writeEntry(
 }
 
 function slotOf(text: string, children: readonly Node[]): Slot {
+  const [only] = children;
+  if (only !== undefined && text === referenceText("n", only.key)) return slotOfNode(only);
   const bytes = Buffer.byteLength(text);
   if (bytes <= INLINE_BYTES) return { text, weight: bytes + 1, children };
   return slotOfNode(makeNode(1, text, children));

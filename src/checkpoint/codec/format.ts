@@ -5,6 +5,8 @@
 export const LEAF_CHARS = 1_024;
 /** So are this many bytes. */
 export const LEAF_BYTES = 256;
+/** Any other value whose text has this many UTF-16 units or more is a node of its own. */
+export const NODE_CHARS = 4_096;
 /** An array of this many items or more is a tree. */
 export const TREE_ITEMS = 8;
 /** An item whose JSON is longer than this many bytes is a node of its own. */
@@ -19,7 +21,7 @@ export const FANOUT = 8;
 /** A JSON object with this key is an envelope; user objects that have it are written as an `esc` envelope. */
 export const MARK = "$";
 
-/** s: a text, b: raw bytes, a: an array, n: an item of an array. */
+/** s: a text, b: raw bytes, a: an array, n: any other value. */
 export type ReferenceTag = "s" | "b" | "a" | "n";
 
 export const UNDEFINED_TEXT = `{"${MARK}":"undefined"}`;
@@ -32,6 +34,11 @@ export function referenceText(tag: ReferenceTag, key: string): string {
 
 export function envelopeText(tag: string, payload: string): string {
   return `{"${MARK}":"${tag}","v":${payload}}`;
+}
+
+/** A value by its own JSON text: for what is nested deeper than the rest of the format takes. */
+export function jsonEnvelopeText(json: string): string {
+  return envelopeText("json", JSON.stringify(json));
 }
 
 const INNER = `{"${MARK}":"inner",`;
