@@ -29,6 +29,18 @@ export async function stagedNodes(sql: Sql, key: ThreadKey, maxBytes: number): P
   return rows;
 }
 
+/** Which of these bodies the thread has, in Postgres or in the object store: their keys. */
+export async function heldBodies(sql: Sql, key: ThreadKey, hashes: readonly Buffer[]): Promise<ReadonlySet<string>> {
+  const { rows } = await sql.query<{ hash: Buffer }>(
+    `select w.hash
+    from unnest($3::bytea[]) w(hash)
+    where exists (select 1 from bodies b where b.tenant_id = $1 and b.thread_id = $2 and b.hash = w.hash)
+      or exists (select 1 from staged_bodies s where s.tenant_id = $1 and s.thread_id = $2 and s.hash = w.hash)`,
+    [key.tenantId, key.threadId, hashes],
+  );
+  return new Set(rows.map(({ hash }) => hash.toString("base64url")));
+}
+
 export type UnmovedCheckpoint = Readonly<{
   seq: number;
   ns: string;

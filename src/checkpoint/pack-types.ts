@@ -17,6 +17,8 @@ export type CheckpointRecord = Readonly<{
 
 /** The content of a run that left Postgres: its request, its error, what it streamed. */
 export type RunRecord = Readonly<{
+  /** 1: request, error and the data of events are kept as state values are, and may name bodies of the thread. */
+  f?: 1;
   request: unknown;
   error: unknown;
   stream: readonly Readonly<{ id: number; event: string; data: unknown }>[];

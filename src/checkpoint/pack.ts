@@ -18,7 +18,7 @@ const BLOCK_BYTES = 64 * 1024;
 /** A finished pack: its bytes, and what its row in `packs` says of its blocks. */
 export type PackFile = Readonly<{ bytes: Buffer; offsets: readonly number[]; hashes: readonly Buffer[] }>;
 
-/** As `RunRecord`, with texts that are JSON already. */
+/** As `RunRecord`, with texts that a JsonKeeper made. */
 export type RunPart = Readonly<{
   runId: string;
   request: string | null;
@@ -86,7 +86,7 @@ export function createPackWriter(): PackWriter {
     addRun({ runId, request, error, stream, more }) {
       if (!open.runs.includes(runId)) open.runs.push(runId);
       const content = `"request":${jsonText(request)},"error":${jsonText(error)},"stream":[${stream.join(",")}]`;
-      return add(`{"run":{"run_id":${JSON.stringify(runId)},${content}${more ? ',"more":true' : ""}}}`);
+      return add(`{"run":{"run_id":${JSON.stringify(runId)},"f":1,${content}${more ? ',"more":true' : ""}}}`);
     },
     async finish() {
       if (lines.length > 0) await closeBlock();

@@ -15,10 +15,10 @@ import {
   writesOf,
 } from "../checkpoint/move-queries.js";
 import { inOrder, mergeWrites } from "../checkpoint/merge-writes.js";
-import { createPackWriter, type PackFile, type PackWriter } from "../checkpoint/pack.js";
+import { createPackWriter, type PackFile } from "../checkpoint/pack.js";
 import { type CheckpointRecord, checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
-import { readRunRecord } from "./run-content.js";
-import { movableRuns, type MovableRun, type PlacedRun, streamRowsAfter } from "../runs/content.js";
+import type { PlacedRun } from "../runs/content.js";
+import { gatherRuns, type GatheringRuns } from "./gather-runs.js";
 
 export type GatheredPack = Readonly<{
   file: PackFile;
@@ -27,6 +27,8 @@ export type GatheredPack = Readonly<{
   /** Writes that are in the records of `checkpoints`. */
   writes: readonly StoredWrite[];
   runs: readonly PlacedRun[];
+  /** Bodies that the pack's records name and that must still be there when it is placed. */
+  relied: readonly Buffer[];
 }>;
 
 export type GatherOptions = Readonly<{
@@ -37,19 +39,13 @@ export type GatherOptions = Readonly<{
   keepNewest: boolean;
 }>;
 
-/** How many checkpoints, late checkpoints, runs or stream rows are read at a time: bounds what is held in memory. */
+/** How many checkpoints or late checkpoints are read at a time: bounds what is held in memory. */
 const PAGE = 32;
 
-type Gathering = {
-  deps: Deps;
-  key: ThreadKey;
-  options: GatherOptions;
-  writer: PackWriter;
-  bytesLeft: number;
-  nodes: { hash: Buffer; block: number }[];
-  checkpoints: PlacedCheckpoint[];
-  writes: StoredWrite[];
-  runs: PlacedRun[];
+type Gathering = GatheringRuns & {
+  readonly options: GatherOptions;
+  readonly checkpoints: PlacedCheckpoint[];
+  readonly writes: StoredWrite[];
 };
 
 /** The next pack of the thread, or undefined when there is nothing left to move. */
@@ -68,19 +64,21 @@ export async function gatherPack(
     checkpoints: [],
     writes: [],
     runs: [],
+    relied: [],
+    readable: (read) => readable(deps, key, read),
   };
   await gatherNodes(into);
   await gatherCheckpoints(into);
   await gatherLateWrites(into);
   await gatherRuns(into);
-  const { nodes, checkpoints, writes, runs } = into;
+  const { nodes, checkpoints, writes, runs, relied } = into;
   if (nodes.length + checkpoints.length + runs.length === 0) return undefined;
-  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs };
+  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs, relied };
 }
 
 async function gatherNodes(into: Gathering): Promise<void> {
   for (const node of await stagedNodes(into.deps.db, into.key, into.bytesLeft)) {
-    const block = await readable(into, () => into.writer.addNode(node));
+    const block = await into.readable(() => into.writer.addNode(node));
     if (block !== undefined) into.nodes.push({ hash: node.hash, block });
     into.bytesLeft -= node.data.length;
   }
@@ -137,7 +135,7 @@ async function gatherLateWrites(into: Gathering): Promise<void> {
   for (const checkpoint of late) {
     const recordKey = checkpointRecordKey(checkpoint.ns, checkpoint.checkpointId);
     const added = writes.get(recordKey) ?? [];
-    const record = await readable(into, () => recordOf(packs, checkpoint, recordKey));
+    const record = await into.readable(() => recordOf(packs, checkpoint, recordKey));
     if (record === undefined || added.length === 0) continue;
     const merged = mergeWrites(record.writes.map(fromTuple), added.map(writeText)).map(toTuple);
     await addCheckpoint(into, checkpoint, JSON.stringify(record.head), { ...record, writes: merged }, added);
@@ -190,63 +188,14 @@ function groupWrites(writes: readonly StoredWrite[]): Map<string, StoredWrite[]>
   return groups;
 }
 
-async function gatherRuns(into: Gathering): Promise<void> {
-  if (into.bytesLeft <= 0) return;
-  for (const run of await movableRuns(into.deps.db, into.key, PAGE)) {
-    if (into.bytesLeft <= 0) return;
-    const placed = await readable(into, () => writeRun(into, run));
-    if (placed) into.runs.push({ runId: run.runId, status: run.status, attempt: run.attempt, ...placed });
-  }
-}
-
-/** Writes the run in parts, so that no long stream is held in memory as a whole. */
-async function writeRun(into: Gathering, run: MovableRun): Promise<Readonly<{ lastId: number; block: number }>> {
-  const { deps, key, options, writer } = into;
-  let request = run.request?.toString("utf8") ?? null;
-  let error = run.error?.toString("utf8") ?? null;
-  let block: number | undefined;
-  let lastId = -1;
-  const add = async (stream: readonly string[], more: boolean) => {
-    const placed = await writer.addRun({ runId: run.runId, request, error, stream, more });
-    block ??= placed;
-    into.bytesLeft -= (request?.length ?? 0) + (error?.length ?? 0) + stream.reduce((sum, e) => sum + e.length, 0);
-    request = error = null;
-  };
-  // A run that was moved before, while it slept: its record is written again, with what came since.
-  for await (const part of run.moved ? readRunRecord(deps, options.packs, key.tenantId, run.runId, run.moved) : []) {
-    if (block === undefined) {
-      request ??= textOrNull(part.request);
-      error ??= textOrNull(part.error);
-    }
-    lastId = part.stream.at(-1)?.id ?? lastId;
-    await add(
-      part.stream.map((event) => JSON.stringify(event)),
-      true,
-    );
-  }
-  for (let full = true; full; ) {
-    const page = { tenantId: key.tenantId, runId: run.runId, afterId: lastId, limit: PAGE };
-    const rows = await streamRowsAfter(deps.db, page);
-    full = rows.length === PAGE;
-    lastId = rows.at(-1)?.lastId ?? lastId;
-    await add(
-      rows.flatMap((row) => row.lines.split("\n")),
-      full,
-    );
-  }
-  return { lastId, block: block ?? 0 };
-}
-
-const textOrNull = (value: unknown) => (value === null || value === undefined ? null : JSON.stringify(value));
-
 /** What can't be read stays where it is and stops nothing else: one damaged body, one lost object. */
-async function readable<T>(into: Gathering, read: () => Promise<T>): Promise<T | undefined> {
+async function readable<T>(deps: Deps, key: ThreadKey, read: () => Promise<T>): Promise<T | undefined> {
   try {
     return await read();
   } catch (error) {
     if (!isEngineError(error, "body_missing") && !isEngineError(error, "body_corrupt")) throw error;
-    const { tenantId, threadId } = into.key;
-    into.deps.log.error(
+    const { tenantId, threadId } = key;
+    deps.log.error(
       { tenant_id: tenantId, thread_id: threadId, code: error.code, key: String(error.details["key"] ?? "") },
       "a part of a thread can't be moved",
     );

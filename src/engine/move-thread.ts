@@ -3,7 +3,7 @@
 // pending pack, which the orphan sweep finds; after it everything has.
 import { uuidToULID } from "ulid";
 import { threadPrefix } from "../bodies/erase.js";
-import type { Deps } from "../core/deps.js";
+import type { Deps, Sql } from "../core/deps.js";
 import type { PackId } from "../core/ids.js";
 import { gatherPack, type GatheredPack } from "./gather-pack.js";
 import {
@@ -11,6 +11,7 @@ import {
   deleteRecordedWrites,
   deleteStrayWrites,
   deleteUnnamedValues,
+  heldBodies,
   placeCheckpoints,
   placeNodes,
   type ThreadKey,
@@ -125,6 +126,7 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
       await deleteRecordedWrites(sql, key, writes);
       if (checkpoints.length > 0) await deleteUnnamedValues(sql, key);
       await placeNodes(sql, key, packId, gathered.nodes);
+      if (!(await areHeld(sql, key, gathered.relied))) throw new Unplaced();
       const bodies = await deletePlacedNodes(sql, key);
       const runs = await placeRuns(sql, key, packId, gathered.runs);
       if (checkpoints.length + bodies + runs === 0) throw new Unplaced();
@@ -134,6 +136,12 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
     if (error instanceof Unplaced) return undefined;
     throw error;
   }
+}
+
+async function areHeld(sql: Sql, key: ThreadKey, hashes: readonly Buffer[]): Promise<boolean> {
+  if (hashes.length === 0) return true;
+  const wanted = new Set(hashes.map((hash) => hash.toString("base64url")));
+  return (await heldBodies(sql, key, hashes)).size === wanted.size;
 }
 
 /** What nothing can read any more: values and writes without a checkpoint, bodies that were staged although they were moved. */

@@ -2,7 +2,10 @@
 // and some there (a run that slept while it was moved, and went on).
 import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
-import type { RunId, TenantId } from "../core/ids.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+import { type BodyReader, createBodyReader } from "../checkpoint/body-reader.js";
+import { referencesIn } from "../checkpoint/codec/format.js";
+import { reviveJson } from "../checkpoint/kept-json.js";
 import { packAddress } from "../checkpoint/move-queries.js";
 import { corrupt } from "../checkpoint/pack.js";
 import { createPackReader } from "../checkpoint/pack-reader.js";
@@ -36,9 +39,12 @@ export async function loadRunContent(
   if (here === undefined) throw new EngineError("not_found", `Run ${runId} not found`);
   const parts: RunRecord[] = [];
   if (here.moved) {
-    const packs = createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES });
+    const { db: sql, bodies } = deps;
+    const packs = createPackReader(bodies, { cacheBytes: CACHE_BYTES });
+    const reader = createBodyReader({ sql, bodies, packs, cacheBytes: CACHE_BYTES });
+    const thread = { tenantId, threadId: here.threadId };
     for await (const part of readRunRecord(deps, packs, tenantId, runId, here.moved)) {
-      parts.push(part);
+      parts.push(await whole(reader, thread, wantsStream ? part : { ...part, stream: [] }));
       if (!wantsStream) break;
     }
   }
@@ -55,7 +61,25 @@ export async function loadRunContent(
   };
 }
 
-/** A moved run's record, part by part: a stream that is too long for one record goes on in the next block. */
+/** The part with all that it names. Uses up what it is given: no block of these packs is read twice. */
+async function whole(
+  bodies: BodyReader,
+  { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+  part: RunRecord,
+): Promise<RunRecord> {
+  if (part.f !== 1) return part;
+  const { request, error, stream } = part;
+  const keys = referencesIn(JSON.stringify([request, error, stream.map(({ data }) => data)]));
+  const loaded = await bodies.load(tenantId, threadId, keys);
+  return {
+    ...part,
+    request: reviveJson(request, loaded),
+    error: reviveJson(error, loaded),
+    stream: stream.map(({ id, event, data }) => ({ id, event, data: reviveJson(data, loaded) })),
+  };
+}
+
+/** A moved run's record, part by part, as it is kept: a stream that is too long for one record goes on in the next block. */
 export async function* readRunRecord(
   deps: Deps,
   packs: PackReader,

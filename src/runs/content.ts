@@ -1,6 +1,6 @@
 // The content of runs (`runs.request`, `runs.error`, and the rows of `stream_chunks`) as the mover and its readers see it.
 import type { Sql } from "../core/deps.js";
-import type { RunId, TenantId } from "../core/ids.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { RunStatus } from "../core/run.js";
 import type { ThreadKey } from "./thread-lock.js";
 
@@ -116,6 +116,7 @@ export async function placeRuns(
 }
 
 export type StoredContent = Readonly<{
+  threadId: ThreadId;
   request: Buffer | null;
   error: Buffer | null;
   /** Batches in Postgres, in order; none unless asked for. */
@@ -129,7 +130,7 @@ export async function storedContent(
   run: Readonly<{ tenantId: TenantId; runId: RunId; stream: boolean }>,
 ): Promise<StoredContent | undefined> {
   const { rows } = await sql.query<Omit<StoredContent, "moved"> & { packId: string | null; block: number | null }>(
-    `select r.request, r.error, r.content_pack_id as "packId", r.content_block as block,
+    `select r.thread_id as "threadId", r.request, r.error, r.content_pack_id as "packId", r.content_block as block,
       case when $3 then array(
         select s.lines
         from stream_chunks s
@@ -140,10 +141,9 @@ export async function storedContent(
     where r.tenant_id = $1 and r.run_id = $2`,
     [run.tenantId, run.runId, run.stream],
   );
-  const row = rows[0];
-  return (
-    row && { request: row.request, error: row.error, streamRows: row.streamRows, moved: placeOf(row.packId, row.block) }
-  );
+  if (rows[0] === undefined) return undefined;
+  const { packId, block, ...content } = rows[0];
+  return { ...content, moved: placeOf(packId, block) };
 }
 
 function placeOf(packId: string | null, block: number | null): ContentPlace | null {

@@ -55,6 +55,7 @@ describe("a pack", () => {
     for (const body of bodies) expect(block?.nodes.get(keyOf(body))).toEqual({ kind: body.kind, data: body.data });
     expect(block?.checkpoints.get(checkpointRecordKey("x|y", "c1"))).toEqual({ head: { v: 4, md: "{}" }, ...record });
     expect(block?.runs.get("r1")).toEqual({
+      f: 1,
       request: { input: 1 },
       error: null,
       stream: [{ id: 1, event: "values", data: { a: 1 } }],
