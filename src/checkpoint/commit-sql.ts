@@ -4,6 +4,7 @@
 // They leave out a run as a whole when a large body of it was swept before its commit (its pack is doomed), so that
 // nothing is stored that names it: `CHECKPOINT_RESULT` counts those per row of `fence(run_id)`, and the run must fail.
 // Every insert may be repeated, and rows go in in the order of their keys, so that two workers can't deadlock.
+import { byteArray } from "../db/byte-array.js";
 import type { BodyNode, CheckpointOp, CheckpointRow, ObjectRow, ValueRow, WriteRow } from "./ops.js";
 
 export type RunOp = Readonly<{ runId: string; op: CheckpointOp }>;
@@ -151,15 +152,15 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
     }
   }
   return [
-    ...columns([...objects.values()], [({ runId }) => runId, ({ row }) => row.hash, ({ row }) => row.packId]),
+    ...columns([...objects.values()], [({ runId }) => runId, bytes(({ row }) => row.hash), ({ row }) => row.packId]),
     ...columns(
       [...bodies.values()],
       [
         ({ runId }) => runId,
-        ({ row }) => row.hash,
+        bytes(({ row }) => row.hash),
         ({ row }) => row.kind,
         ({ row }) => hashArray(row.refs),
-        ({ row }) => row.data,
+        bytes(({ row }) => row.data),
       ],
     ),
     ...columns(
@@ -169,7 +170,7 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
         ({ row }) => row.ns,
         ({ row }) => row.channel,
         ({ row }) => row.version,
-        ({ row }) => row.data,
+        bytes(({ row }) => row.data),
         ({ row }) => hashArray(row.refs),
       ],
     ),
@@ -183,7 +184,7 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
         ({ row }) => row.idx,
         ({ row }) => row.taskPath,
         ({ row }) => row.channel,
-        ({ row }) => row.data,
+        bytes(({ row }) => row.data),
         ({ row }) => hashArray(row.refs),
       ],
     ),
@@ -200,14 +201,22 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
         ({ row }) => row.metadata,
         ({ row }) => JSON.stringify(row.channels),
         ({ row }) => JSON.stringify(row.versions),
-        ({ row }) => row.head,
+        bytes(({ row }) => row.head),
       ],
     ),
   ];
 }
 
-function columns<Row>(rows: readonly Row[], fields: readonly ((row: Row) => unknown)[]): unknown[][] {
-  return fields.map((field) => rows.map(field));
+type Field<Row> = ((row: Row) => unknown) | Bytes<Row>;
+type Bytes<Row> = Readonly<{ bytes: (row: Row) => Buffer | null }>;
+
+function bytes<Row>(field: (row: Row) => Buffer | null): Bytes<Row> {
+  return { bytes: field };
+}
+
+/** A parameter per field: an array with that of each row. */
+function columns<Row>(rows: readonly Row[], fields: readonly Field<Row>[]): unknown[] {
+  return fields.map((field) => ("bytes" in field ? byteArray(rows.map(field.bytes)) : rows.map(field)));
 }
 
 function keepFirst<Value>(map: Map<string, Value>, key: string, value: Value): void {

@@ -1,5 +1,7 @@
 // One measurement of steps.ts: a scripted agent runs so many supersteps on one saver; then its thread is weighed and read.
 import { randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { Session } from "node:inspector/promises";
 import { performance } from "node:perf_hooks";
 import { HumanMessage } from "@langchain/core/messages";
 import { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
@@ -21,6 +23,8 @@ export type Plan = Readonly<{
   graph: "react" | "agent" | "agent4";
   steps: number;
   url: string;
+  /** Where to write a CPU profile of the run, for Chrome's inspector. */
+  profile?: string;
 }>;
 
 type Bench = Readonly<{
@@ -36,15 +40,17 @@ const READS = 3;
 
 export async function measureSteps(plan: Plan): Promise<object> {
   const bench = await open(plan);
-  await run(plan, bench.saver, randomUUID(), WARM_UP_STEPS);
+  const warmUp = randomUUID();
+  await run(plan, bench.saver, warmUp, WARM_UP_STEPS);
+  await bench.saver.deleteThread(warmUp);
   const threadId = randomUUID();
   const before = { node: process.cpuUsage(), server: await serverCpuMs(plan.url), statements: bench.statements() };
-  const times = await run(plan, bench.saver, threadId, plan.steps);
+  const times = await profiled(plan.profile, () => run(plan, bench.saver, threadId, plan.steps));
   const { user, system } = process.cpuUsage(before.node);
   const steps = times.length - 1;
   const tenth = Math.max(4, Math.floor(steps / 10));
   const perStep = (from: number, to: number) => ((times[to] ?? 0) - (times[from] ?? 0)) / (to - from);
-  const { url: _, ...named } = plan;
+  const { url: _, profile: __, ...named } = plan;
   const result = {
     ...named,
     ms: round(perStep(0, steps)),
@@ -57,6 +63,19 @@ export async function measureSteps(plan: Plan): Promise<object> {
     ...(await bench.finish(threadId)),
   };
   await bench.close();
+  return result;
+}
+
+async function profiled<T>(file: string | undefined, work: () => Promise<T>): Promise<T> {
+  if (file === undefined) return work();
+  const session = new Session();
+  session.connect();
+  await session.post("Profiler.enable");
+  await session.post("Profiler.start");
+  const result = await work();
+  const { profile } = await session.post("Profiler.stop");
+  await writeFile(file, JSON.stringify(profile));
+  session.disconnect();
   return result;
 }
 
@@ -145,7 +164,8 @@ async function openPostgresSaver(url: string): Promise<Bench> {
   };
 }
 
-type Reads = Readonly<{ ms: number; statements: number }>;
+/** `cpuMs` is this process's, with its threads. */
+type Reads = Readonly<{ ms: number; cpuMs: number; statements: number }>;
 
 /** Medians over readers that have nothing cached. */
 async function coldReads(
@@ -168,13 +188,16 @@ async function coldReads(
   for (const [kind, read] of Object.entries(kinds)) {
     const times: number[] = [];
     const before = counted.count();
+    const cpu = process.cpuUsage();
     for (let i = 0; i < READS; i++) {
       const start = performance.now();
       await read();
       times.push(performance.now() - start);
     }
     const ms = times.sort((a, b) => a - b)[Math.floor(READS / 2)] ?? 0;
-    reads[kind] = { ms: round(ms), statements: round((counted.count() - before) / READS) };
+    const { user, system } = process.cpuUsage(cpu);
+    const cpuMs = round((user + system) / 1_000 / READS);
+    reads[kind] = { ms: round(ms), cpuMs, statements: round((counted.count() - before) / READS) };
   }
   return reads;
 }

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Db, Sql } from "../../src/core/deps.js";
 import { isTransientDbError } from "../../src/core/retry.js";
+import { byteArray } from "../../src/db/byte-array.js";
 import { openDb } from "../../src/db/pool.js";
 import { retryTransient } from "../../src/db/retry-transient.js";
 import { createLog } from "../../src/observe/log.js";
@@ -38,6 +39,21 @@ describe("values", () => {
     expect(rows).toEqual([
       { bytes: Buffer.from([0, 255]), many: [Buffer.from([1])], json: { a: 1 }, at: new Date("2026-01-02T03:04:05Z") },
     ]);
+  });
+});
+
+describe("a parameter of many byte strings", () => {
+  it("arrives as they are, empty ones and nulls too, alone and in a transaction", async () => {
+    const bytes = [Buffer.alloc(0), null, Buffer.from([0, 255, 92, 34, 123]), Buffer.alloc(3_000, 7)];
+    for (const items of [bytes, [], [null]]) {
+      const ask = (sql: Sql) => sql.query("select $1::bytea[] as items, $2::int as n", [byteArray(items), 1]);
+      expect((await ask(db)).rows).toEqual([{ items, n: 1 }]);
+      expect((await db.tx(ask)).rows).toEqual([{ items, n: 1 }]);
+    }
+    const { rows } = await db.query("select cardinality($1::bytea[]) as n, array_lower($1::bytea[], 1) as first", [
+      byteArray(bytes),
+    ]);
+    expect(rows).toEqual([{ n: 4, first: 1 }]);
   });
 });
 

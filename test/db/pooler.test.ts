@@ -6,6 +6,7 @@ import os from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Db, Log } from "../../src/core/deps.js";
+import { byteArray } from "../../src/db/byte-array.js";
 import { createNotifier } from "../../src/db/listen.js";
 import { checkSchema, migrate } from "../../src/db/migrate.js";
 import { openDb } from "../../src/db/pool.js";
@@ -49,6 +50,11 @@ describe.skipIf(!installed).each([
     const inTransaction = () => db.tx((sql) => sql.query("select tenant_id from tenants"));
     const all = await Promise.all(Array.from({ length: 100 }, (_, i) => (i % 2 === 0 ? single() : inTransaction())));
     expect(all.every(({ rowCount }) => rowCount === 1)).toBe(true);
+  });
+
+  it("takes many byte strings as one parameter", async () => {
+    const items = [Buffer.from([0, 255]), null];
+    expect((await db.query("select $1::bytea[] as items", [byteArray(items)])).rows).toEqual([{ items }]);
   });
 
   it("keeps no statement prepared: the next transaction may be on another connection", async () => {
