@@ -1,0 +1,55 @@
+// What perdure aims at: each target with its figure, its peer's, and whether it holds. A figure is a ratio within one run
+// wherever machines differ.
+import { markdownTable, type Place, ratioOf, type Sample, show, valueOf } from "./report.js";
+
+/** At least or at most so much; null: never asked for. */
+export type Bound = Readonly<{ atLeast: number } | { atMost: number }>;
+
+export type Target = Readonly<{
+  name: string;
+  ours: Place;
+  /** What it is measured against; without one, the figure itself counts. */
+  peer?: Place;
+  must: Bound;
+  aim: Bound;
+}>;
+
+export type Verdict = "aim" | "must" | "missed" | "n/a";
+
+export type Judged = Readonly<{
+  target: Target;
+  ours: number | null;
+  peer: number | null;
+  figure: number | null;
+  verdict: Verdict;
+}>;
+
+export function judge(samples: readonly Sample[], target: Target): Judged {
+  const { ours: place, peer: peerPlace, must, aim } = target;
+  const ours = valueOf(samples, place);
+  const peer = peerPlace === undefined ? null : valueOf(samples, peerPlace);
+  const figure = peerPlace === undefined ? ours : ratioOf(samples, place, peerPlace);
+  const verdict = figure === null ? "n/a" : holds(figure, aim) ? "aim" : holds(figure, must) ? "must" : "missed";
+  return { target, ours, peer, figure, verdict };
+}
+
+function holds(figure: number, bound: Bound): boolean {
+  return "atLeast" in bound ? figure >= bound.atLeast : figure <= bound.atMost;
+}
+
+export function targetTable(judged: readonly Judged[]): string {
+  const rows = judged.map(({ target, ours, peer, figure, verdict }) => [
+    target.name,
+    show(ours),
+    show(peer),
+    target.peer === undefined ? "" : show(figure),
+    showBound(target.must),
+    showBound(target.aim),
+    verdict,
+  ]);
+  return markdownTable([["target", "perdure", "peer", "ratio", "must", "aim", "holds"], ...rows]);
+}
+
+function showBound(bound: Bound): string {
+  return "atLeast" in bound ? `≥ ${bound.atLeast}` : `≤ ${Number(bound.atMost.toPrecision(3))}`;
+}

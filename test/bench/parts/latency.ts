@@ -1,0 +1,91 @@
+// How soon something happens when nobody else asks: the first node of an accepted run, the first event of a stream.
+import { createClient, type Client } from "../setup/client.js";
+import { startDevServer, startPerdure } from "../setup/servers.js";
+import { metered } from "../measure/meter.js";
+import { nowMs, quantile, randomPause } from "../measure/numbers.js";
+import type { Run } from "./part.js";
+import { WHO } from "./http.js";
+
+const PART = "latency when idle";
+export const PICKUP = "POST accepted to first node";
+export const FIRST_EVENT = "runs/stream, 10 nodes";
+/** At least so long between two requests, and at most twice. */
+const PAUSE_MS = 100;
+
+type Pids = readonly number[];
+
+export async function measureLatency(run: Run): Promise<void> {
+  const samples = run.quick ? 40 : 200;
+  for (const processes of ["start", "apart"] as const) {
+    const perdure = await startPerdure(run.server, { processes });
+    try {
+      await measure(run, WHO[processes], createClient(perdure.url), { samples, pids: perdure.pids });
+    } finally {
+      await perdure.stop();
+    }
+  }
+  if (!run.peers) return;
+  const dev = await startDevServer();
+  try {
+    await measure(run, WHO.devServer, createClient(dev.url), { samples: Math.min(samples, 30), pids: [dev.pid] });
+  } finally {
+    await dev.stop();
+  }
+}
+
+type Measured = Readonly<{ samples: number; pids: Pids }>;
+
+async function measure(run: Run, who: string, client: Client, { samples, pids }: Measured): Promise<void> {
+  const { server, report, round } = run;
+  for (let n = 0; n < 20; n += 1) await client.ten();
+  const metering = { server, database: null, pids };
+  const [pickups, pickupReading] = await metered(metering, () => repeat(samples, () => pickup(client)));
+  const accepted = pickups.map(({ acceptedMs }) => acceptedMs);
+  const sent = pickups.map(({ sentMs }) => sentMs);
+  report.add({
+    ...{ round, part: PART, who, work: PICKUP },
+    figures: {
+      "p50 ms": quantile(accepted, 0.5),
+      "p99 ms": quantile(accepted, 0.99),
+      "from the request p50 ms": quantile(sent, 0.5),
+      "from the request p99 ms": quantile(sent, 0.99),
+      "foreign cores": pickupReading.foreignCores,
+    },
+  });
+  const ten = { assistant_id: "ten", input: { n: 0 }, stream_mode: ["values"] };
+  const [streams, reading] = await metered(metering, () => repeat(samples, () => client.stream("/runs/stream", ten)));
+  const firsts = streams.map(({ firstMs }) => firstMs);
+  report.add({
+    ...{ round, part: PART, who, work: FIRST_EVENT },
+    figures: {
+      "p50 ms": quantile(firsts, 0.5),
+      "p99 ms": quantile(firsts, 0.99),
+      "end of stream p50 ms": quantile(
+        streams.map(({ endMs }) => endMs),
+        0.5,
+      ),
+      "foreign cores": reading.foreignCores,
+    },
+  });
+}
+
+async function repeat<T>(n: number, work: () => Promise<T>): Promise<T[]> {
+  const results: T[] = [];
+  for (let i = 0; i < n; i += 1) {
+    results.push(await work());
+    await randomPause(PAUSE_MS);
+  }
+  return results;
+}
+
+/** From the answer to the POST, and from its sending, to when the first node was entered. Zero when the node was earlier. */
+async function pickup(client: Client): Promise<Readonly<{ acceptedMs: number; sentMs: number }>> {
+  const { thread_id: thread } = await client.post<{ thread_id: string }>("/threads", {});
+  await randomPause(PAUSE_MS / 2);
+  const sentAtMs = nowMs();
+  const body = { assistant_id: "entered", input: { n: 0 } };
+  const { run_id: id } = await client.post<{ run_id: string }>(`/threads/${thread}/runs`, body);
+  const acceptedAtMs = nowMs();
+  const { enteredMs } = await client.get<{ enteredMs: number }>(`/threads/${thread}/runs/${id}/join`);
+  return { acceptedMs: Math.max(0, enteredMs - acceptedAtMs), sentMs: enteredMs - sentAtMs };
+}
