@@ -17,6 +17,8 @@ import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
 import { checkSchema } from "./db/migrate.js";
 import { openDb } from "./db/pool.js";
+import { createOnTouch } from "./engine/adopt/on-touch.js";
+import { openSource, type Source } from "./engine/adopt/source.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createCombiner } from "./engine/commit.js";
 import type { Engine } from "./engine/engine.js";
@@ -36,6 +38,8 @@ import { preview } from "./observe/preview.js";
 
 export const DEFAULT_CONCURRENCY = 10;
 const CLOCK_MS = 60_000;
+/** Connections to the database that threads are adopted from, at most. */
+const ADOPTING = 4;
 /** For bodies, and again for the packs they come from. */
 const CACHE_BYTES = 64 * 1024 * 1024;
 /** How long runs may take to reach a checkpoint when their worker stops, before they are cut off. */
@@ -62,11 +66,13 @@ export type PartsOptions = Readonly<{
   /** Connections to Postgres at most. */
   dbPool?: number;
   storeTtl?: StoreTtl | null;
+  /** Where threads are adopted from when they are first touched. */
+  adoptFrom?: string | null;
   log: Log;
   applicationName: string;
 }>;
 
-export type Parts = Readonly<{ deps: Deps; store: GraphStore; close(): Promise<void> }>;
+export type Parts = Readonly<{ deps: Deps; store: GraphStore; source: Source | null; close(): Promise<void> }>;
 
 /** Opens everything outside; nothing is connected before it is used. */
 export function openParts(options: PartsOptions): Parts {
@@ -78,18 +84,23 @@ export function openParts(options: PartsOptions): Parts {
   const s3 = options.s3ForcePathStyle === undefined ? {} : { s3: { forcePathStyle: options.s3ForcePathStyle } };
   const bodies = openBodyStore(options.bodies, s3);
   const store = openStore(databaseUrl, { log, clock, random, ttl: options.storeTtl ?? null });
+  const { adoptFrom: from } = options;
+  const source = from ? openSource({ from, databaseUrl, max: ADOPTING, log }) : null;
   return {
     deps: { db, bodies, notifier, clock, ids: uuidIds, log, random },
     store,
+    source,
     async close() {
       await notifier.close();
-      await Promise.all([db.close(), bodies.close(), store.close()]);
+      await Promise.all([db.close(), bodies.close(), store.close(), source?.close()]);
     },
   };
 }
 
 export type EngineSettings = Readonly<{
   databaseUrl: string;
+  /** The graph of threads that are adopted when they are read. */
+  adoptGraph?: string | null;
   leaseMs: number;
   pollMs: number;
   moveAfterMs: number;
@@ -103,7 +114,7 @@ export type ComposedEngine = Engine &
 
 /** What the doors and loops get. There is one tenant for now, and every request is its. */
 export function composeEngine(
-  { deps, store }: Parts,
+  { deps, store, source }: Parts,
   graphs: Graphs,
   settings: EngineSettings,
   owner = newOwner(),
@@ -120,6 +131,7 @@ export function composeEngine(
       cacheBytes: CACHE_BYTES,
     }),
     edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
+    onTouch: source === null ? null : createOnTouch(source, graphs, settings.adoptGraph ?? null),
     settings,
     store,
     clockOffset: createClockOffset(deps.db),
@@ -240,6 +252,10 @@ export type PerdureOptions = Readonly<{
   loops?: readonly LoopName[];
   /** Runs executed at a time. */
   concurrency?: number;
+  /** Where LangGraph's PostgresSaver has threads that come over when they are first touched: a schema, or a URL#schema. */
+  adoptFrom?: string;
+  /** Which of the graphs those threads are of, when there are several. */
+  adoptGraph?: string;
   logLevel?: LogLevel;
 }>;
 

@@ -20,6 +20,8 @@ export type Config = Readonly<{
   concurrency: number | null;
   dbPool: number;
   previews: boolean;
+  adoptFrom: string | null;
+  adoptGraph: string | null;
   logLevel: LogLevel;
 }>;
 
@@ -113,6 +115,19 @@ const SETTINGS = {
     about: "Whether masked previews of at most 200 characters are kept in Postgres.",
     default: "on",
     schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
+  PERDURE_ADOPT_FROM: {
+    field: "adoptFrom",
+    about:
+      "Where LangGraph's PostgresSaver has threads that come over when they are first touched: a schema, or a Postgres URL with the schema after #.",
+    default: null,
+    schema: z.string().nullable(),
+  },
+  PERDURE_ADOPT_GRAPH: {
+    field: "adoptGraph",
+    about: "Which graph those threads are of; needed when there are several.",
+    default: null,
+    schema: z.string().nullable(),
   },
   PERDURE_LOG_LEVEL: {
     field: "logLevel",

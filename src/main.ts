@@ -13,6 +13,7 @@ import { addToEnvironment, type Config, environmentWith, readConfigWith } from "
 import type { ComposedEngine, LoopName, Parts } from "./compose.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
+import type { Source } from "./engine/adopt/source.js";
 import type { Graphs } from "./engine/graphs.js";
 import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
 import { readVersions } from "./engine/versions.js";
@@ -96,7 +97,7 @@ function quietLevel({ logLevel }: Config): Config["logLevel"] {
 async function withParts(
   place: Place,
   work: (parts: Parts, settings: Readonly<{ project: Project | null; config: Config }>) => Promise<void>,
-  needs: Readonly<{ bodies: boolean; project: boolean; schema?: boolean }>,
+  needs: Readonly<{ bodies: boolean; project: boolean; schema?: boolean; adopts?: boolean }>,
 ): Promise<void> {
   const settings = await readSettings(place, needs.project ? "project" : "anything");
   const { config, project } = settings;
@@ -109,6 +110,7 @@ async function withParts(
     bodies: needs.bodies ? (bodies ?? bodiesOf(config)) : "memory:",
     s3ForcePathStyle: config.s3ForcePathStyle,
     dbPool: 4,
+    adoptFrom: needs.adopts === true ? config.adoptFrom : null,
     log: quietLog(config),
     applicationName: "perdure cli",
   });
@@ -121,7 +123,11 @@ async function withParts(
 }
 
 /** The same, with the graphs. */
-function withEngine(place: Place, work: (engine: ComposedEngine) => Promise<void>): Promise<void> {
+function withEngine(
+  place: Place,
+  work: (engine: ComposedEngine) => Promise<void>,
+  { adopts = true }: Readonly<{ adopts?: boolean }> = {},
+): Promise<void> {
   return withParts(
     place,
     async (parts, { project, config }) => {
@@ -129,8 +135,29 @@ function withEngine(place: Place, work: (engine: ComposedEngine) => Promise<void
       const { databaseUrl } = await findInstallation(config, place.dataDir);
       await work(composeEngine(parts, await loadGraphs(project as Project), { ...config, databaseUrl }));
     },
-    { bodies: true, project: true },
+    { bodies: true, project: true, adopts },
   );
+}
+
+/** The same, with the database that threads are adopted from. */
+async function withSource(
+  place: Place,
+  given: string | null,
+  work: (engine: ComposedEngine, source: Source) => Promise<void>,
+): Promise<void> {
+  const { config } = await readSettings(place, "project");
+  const from = given ?? config.adoptFrom;
+  if (from === null) {
+    throw new EngineError("config_invalid", "--from: say where the threads are, a schema or postgres://…#schema");
+  }
+  const { databaseUrl } = await findInstallation(config, place.dataDir);
+  const { openSource } = await import("./engine/adopt/source.js");
+  const source = openSource({ from, databaseUrl, max: 4, log: quietLog(config) });
+  try {
+    await withEngine(place, (engine) => work(engine, source), { adopts: false });
+  } finally {
+    await source.close();
+  }
 }
 
 const printer = (place: Place): Output & Readonly<{ json: boolean }> => ({ ...terminal, json: place.json });
@@ -225,6 +252,14 @@ const handlers: Handlers = {
   async threadsState(place, threadId, options) {
     const { threadsState } = await import("./cli/threads.js");
     await withEngine(place, (engine) => threadsState(engine, threadId, options, printer(place)));
+  },
+  async threadsAdopt(place, from, flags) {
+    const { threadsAdopt } = await import("./cli/adopt.js");
+    let complete = false;
+    await withSource(place, from, async (engine, source) => {
+      complete = await threadsAdopt(engine, source, flags, printer(place));
+    });
+    return complete;
   },
   async timersLs(place, filter) {
     const { timersLs } = await import("./cli/timers.js");

@@ -61,23 +61,31 @@ export function draftCheckpoint(session: EncodeSession, input: PutInput): Draft 
   return draft(address.threadId, encoder.nodes, { values, writes: [], checkpoints: [row], progress: false });
 }
 
+/** A write with its own index among those of its task. */
+export type WriteInput = Readonly<{ taskId: string; idx: number; taskPath: string; channel: string; value: unknown }>;
+
+/** The index of each write of a task, by LangGraph's rule. */
+export function indexWrites(writes: readonly PendingWrite[], taskId: string, taskPath: string): WriteInput[] {
+  return writes.map(([channel, value], position) => {
+    return { taskId, idx: WRITES_IDX_MAP[channel] ?? position, taskPath, channel, value };
+  });
+}
+
 export function draftWrites(
   session: EncodeSession,
   { threadId, ns, checkpointId }: Address & { checkpointId: string },
-  writes: readonly PendingWrite[],
-  taskId: string,
-  taskPath: string,
+  writes: readonly WriteInput[],
 ): Draft {
-  for (const name of [ns, taskId, taskPath]) checkName(name);
+  checkName(ns);
   const encoder = createEncoder(session);
-  const rows = writes.map(([channel, value], position): WriteRow => {
-    checkName(channel);
-    const { text, refs } = encoder.encode(value, channel);
-    const idx = WRITES_IDX_MAP[channel] ?? position;
-    return { ns, checkpointId, taskId, idx, taskPath, channel, data: Buffer.from(text), refs };
+  const rows = writes.map(({ value, ...write }): WriteRow => {
+    for (const name of [write.taskId, write.taskPath, write.channel]) checkName(name);
+    const { text, refs } = encoder.encode(value, write.channel);
+    return { ns, checkpointId, ...write, data: Buffer.from(text), refs };
   });
-  const progress =
-    taskId !== NO_TASK && taskPath !== START_PATH && rows.some(({ channel }) => !CONTROL_CHANNELS.has(channel));
+  const progress = rows.some(
+    ({ taskId, taskPath, channel }) => taskId !== NO_TASK && taskPath !== START_PATH && !CONTROL_CHANNELS.has(channel),
+  );
   return draft(threadId, encoder.nodes, { values: [], writes: rows, checkpoints: [], progress });
 }
 

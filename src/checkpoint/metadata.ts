@@ -7,6 +7,9 @@ type Config = Readonly<{ configurable?: Fields; metadata?: Fields }>;
 /** In the plain copy, which stays in Postgres, a longer string from the configuration might be content. */
 const MAX_CONFIGURABLE_CHARS = 64;
 
+/** Before version 4 of its checkpoints LangGraph kept here what the nodes of a step had returned: content. */
+const NODES_RETURNED = "writes";
+
 /**
  * LangGraph's metadata with the run's own and what the run was configured with, as the Agent Server's history filters
  * expect it. Only for what LangGraph itself puts, which comes with a metadata config; a value that isn't JSON is left out.
@@ -20,7 +23,9 @@ export function mergedMetadata(config: Config, metadata: Fields, runId: string |
 /** JSON text without NUL, lone surrogates and long configured strings; jsonb takes neither of the first two. */
 export function plainMetadata(config: Config, metadata: Fields): string {
   const configured = config.metadata === undefined ? {} : (config.configurable ?? {});
-  const plain = Object.entries(metadata).filter(([key]) => !(key in configured) || isShort(configured[key]));
+  const plain = Object.entries(metadata).filter(
+    ([key]) => key !== NODES_RETURNED && (!(key in configured) || isShort(configured[key])),
+  );
   return jsonbText(Object.fromEntries(plain));
 }
 

@@ -275,6 +275,18 @@ export async function checkpointExists(
   return rows[0]?.found ?? false;
 }
 
+/** Where a thread's objects are, those included that no commit names yet. */
+export async function objectKeysOf(
+  sql: Sql,
+  { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<string[]> {
+  const { rows } = await sql.query<{ key: string }>("select key from packs where tenant_id = $1 and thread_id = $2", [
+    tenantId,
+    threadId,
+  ]);
+  return rows.map(({ key }) => key);
+}
+
 /** Removes what a thread has in Postgres; its objects are the caller's. */
 export async function deleteThreadCheckpoints(
   sql: Sql,

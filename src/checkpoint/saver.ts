@@ -21,7 +21,7 @@ import { createSession, type EncodeSession, slotOfNode } from "./codec/encoder.j
 import { entryOfRead } from "./codec/item-cache.js";
 import { isMessage } from "./codec/langchain-forms.js";
 import { storedNode } from "./codec/node.js";
-import { type Address, type Draft, draftCheckpoint, draftWrites } from "./drafts.js";
+import { type Address, type Draft, draftCheckpoint, draftWrites, indexWrites, type WriteInput } from "./drafts.js";
 import { type LargeBodiesOptions, uploadLargeBody } from "./large-bodies.js";
 import { jsonbText } from "./metadata.js";
 import type { Commit } from "./ops.js";
@@ -102,11 +102,14 @@ export class Saver extends BaseCheckpointSaver<string> {
     taskId: string,
     taskPath = "",
   ): Promise<void> {
+    await this.putIndexedWrites(config, indexWrites(writes, taskId, taskPath));
+  }
+
+  /** Writes that have their index already: of any tasks, as another saver stored them. */
+  async putIndexedWrites(config: RunnableConfig, writes: readonly WriteInput[]): Promise<void> {
     const { checkpointId, ...address } = addressOf(config);
     if (checkpointId === null) throw badConfig("checkpoint_id", checkpointId);
-    await this.send(address.threadId, (session) =>
-      draftWrites(session, { ...address, checkpointId }, writes, taskId, taskPath),
-    );
+    await this.send(address.threadId, (session) => draftWrites(session, { ...address, checkpointId }, writes));
   }
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {

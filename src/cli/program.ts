@@ -5,6 +5,7 @@ import type { ApprovalId, RunId, ThreadId } from "../core/ids.js";
 import type { RunStatus } from "../core/run.js";
 import type { TimerRow } from "../schedule/timers.js";
 import type { Answer } from "./approvals.js";
+import type { AdoptFlags } from "./adopt.js";
 import { choiceArgument, idArgument, jsonArgument, wholeArgument } from "./arguments.js";
 
 const RUN_STATUSES = [
@@ -52,6 +53,8 @@ export type Handlers = Readonly<{
   runsShow(place: Place, runId: RunId): Promise<void>;
   threadsHistory(place: Place, threadId: ThreadId, options: Readonly<{ limit: number }>): Promise<void>;
   threadsState(place: Place, threadId: ThreadId, options: Readonly<{ checkpointId: string | null }>): Promise<void>;
+  /** True when every thread is here exactly as it was. */
+  threadsAdopt(place: Place, from: string | null, flags: AdoptFlags): Promise<boolean>;
   timersLs(place: Place, filter: Readonly<{ status: TimerRow["status"] | null; limit: number }>): Promise<void>;
   approvalsLs(place: Place, filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>): Promise<void>;
   approvalsAnswer(place: Place, approvalId: ApprovalId, answer: Answer, by: string | null): Promise<void>;
@@ -77,11 +80,12 @@ export async function runProgram(args: readonly string[], version: string, handl
   );
   addServing(program, handlers);
   let exitCode = 0;
-  addSetUp(program, handlers, () => {
+  const onFailed = (): void => {
     exitCode = 1;
-  });
+  };
+  addSetUp(program, handlers, onFailed);
   addRuns(program, handlers);
-  addThreads(program, handlers);
+  addThreads(program, handlers, onFailed);
   addTimers(program, handlers);
   addApprovals(program, handlers);
   try {
@@ -205,7 +209,7 @@ function addRuns(program: Command, handlers: Handlers): void {
   );
 }
 
-function addThreads(program: Command, handlers: Handlers): void {
+function addThreads(program: Command, handlers: Handlers, onFailed: () => void): void {
   const threads = program.command("threads").description("the state of a conversation, now and at each step");
   withJson(command(threads, "history <thread>", "list the checkpoints of a thread, newest first"))
     .option("--limit <number>", "how many", "20")
@@ -221,6 +225,16 @@ function addThreads(program: Command, handlers: Handlers): void {
       return handlers.threadsState(place(flags), idArgument<ThreadId>(thread, "a thread"), {
         checkpointId: checkpoint === null ? null : idArgument<string>(checkpoint, "a checkpoint"),
       });
+    });
+  const each = (id: string, ids: readonly string[] | undefined): readonly string[] => [...(ids ?? []), id];
+  withJson(command(threads, "adopt", "bring over the threads of LangGraph's PostgresSaver"))
+    .option("--from <source>", "a schema, or a URL like postgres://host/name#schema (default: PERDURE_ADOPT_FROM)")
+    .option("--graph <id>", "which graph they are of (default: the only one)")
+    .option("--thread <id>", "only this one, by its id there; may be repeated", each)
+    .option("--dry-run", "look at everything and write nothing")
+    .action(async ({ thread, ...flags }: Flags & { thread: readonly string[] | undefined }) => {
+      const adopt = { graphId: text(flags.graph), threadIds: thread ?? null, dryRun: flags.dryRun === true };
+      if (!(await handlers.threadsAdopt(place(flags), text(flags.from), adopt))) onFailed();
     });
 }
 

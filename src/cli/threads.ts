@@ -1,11 +1,11 @@
 // `perdure threads`: the state of a conversation, now and at each step before.
 import { EngineError } from "../core/errors.js";
 import { DEFAULT_TENANT, type ThreadId } from "../core/ids.js";
+import { findThread } from "../engine/adopt/on-touch.js";
 import type { Engine } from "../engine/engine.js";
 import { renderJson, renderText } from "../engine/render.js";
 import { getHistory, getStateAt, type OfThread } from "../engine/state.js";
 import type { ThreadState } from "../engine/thread-state.js";
-import { getThread } from "../runs/threads.js";
 import { details, type Output, table } from "./output.js";
 
 type Print = Output & Readonly<{ json: boolean }>;
@@ -53,7 +53,7 @@ export async function threadsState(
 }
 
 async function find(engine: Engine, threadId: ThreadId): Promise<OfThread> {
-  const thread = await getThread(engine.deps.db, { tenantId: DEFAULT_TENANT, threadId });
+  const thread = await findThread(engine, { tenantId: DEFAULT_TENANT, threadId });
   if (thread === undefined) throw new EngineError("not_found", `There is no thread ${threadId}`);
   return { tenantId: DEFAULT_TENANT, thread };
 }

@@ -12,17 +12,17 @@ export function asDbError(error: unknown): unknown {
 }
 
 /** The same for a connection that couldn't be made: a refused login is a wrong configuration, not an outage. */
-export function asConnectError(error: unknown, url: string): unknown {
+export function asConnectError(error: unknown, url: string, setting = "DATABASE_URL"): unknown {
   const at = `Postgres at ${placeOf(url)}`;
   if (error instanceof pg.DatabaseError && LOGIN_REFUSED.has(error.code ?? "")) {
     const why = `${error.code}: ${error.message}`;
-    return new EngineError("config_invalid", `${at} refused the login (${why}). Check DATABASE_URL.`, { cause: error });
+    return new EngineError("config_invalid", `${at} refused the login (${why}). Check ${setting}.`, { cause: error });
   }
   const known = asDbError(error);
   if (known === error) return error;
   const { code, message } = error as { code?: unknown; message?: unknown };
   const why = String(code ?? message);
-  return new EngineError("unavailable", `${at} can't be reached (${why}). Start it, or check DATABASE_URL.`, {
+  return new EngineError("unavailable", `${at} can't be reached (${why}). Start it, or check ${setting}.`, {
     cause: error,
   });
 }

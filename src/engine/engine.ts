@@ -2,6 +2,7 @@
 import type { BodyReader } from "../checkpoint/body-reader.js";
 import type { Deps } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
+import type { OnTouch } from "./adopt/on-touch.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
 
@@ -13,6 +14,8 @@ export type Engine = Readonly<{
   /** Reads what checkpoints name; one per process, for its cache. */
   bodyReader: BodyReader;
   edits: EditSettings;
+  /** Where threads come from that aren't here yet; null: from nowhere. */
+  onTouch: OnTouch | null;
 }>;
 
 /** How edits of a state, short runs made by this process, are held and committed. */

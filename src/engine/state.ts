@@ -2,7 +2,7 @@
 // A thread without a graph has the empty state, which clients rely on.
 import type { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
 import { systemAssistantId } from "../assistants/queries.js";
-import { createSaver } from "../checkpoint/saver.js";
+import { createSaver, type Saver } from "../checkpoint/saver.js";
 import type { Lease } from "../core/clock.js";
 import { EngineError, isEngineError } from "../core/errors.js";
 import { type AssistantId, isUuid, type TenantId } from "../core/ids.js";
@@ -12,6 +12,7 @@ import { editThread } from "./commands/edit-thread.js";
 import type { Engine } from "./engine.js";
 import type { RunnableGraph } from "./graphs.js";
 import { unknownNode } from "./refuse-unknown.js";
+import { readOpenHead } from "./open-head.js";
 import { openQuestions } from "./open-questions.js";
 import { EMPTY_STATE, type ThreadState, toThreadState } from "./thread-state.js";
 
@@ -122,16 +123,8 @@ export async function updateState(
     const config = configOf(of, { ...update.address, checkpoint_ns: update.address.checkpoint_ns ?? "" });
     const withRun = { ...config, metadata: { run_id: lease.runId } };
     const next = await applying(() => graph.updateState(withRun, update.values as never, update.asNode));
-    const head = await graph.getState(configOf(of, {}), { subgraphs: false });
-    const { tasks, checkpoint, next: remaining } = toThreadState(head, await openQuestions(head, saver));
-    return {
-      value: editedCheckpoint(next, thread.threadId),
-      checkpointId: checkpoint?.checkpoint_id ?? null,
-      hasNext: remaining.length > 0,
-      interrupts: tasks.flatMap((task) =>
-        task.interrupts.flatMap(({ id }) => (id === undefined ? [] : [{ interruptId: id, node: task.name }])),
-      ),
-    };
+    const { checkpointId, hasNext, interrupts } = await readOpenHead(graph, saver, thread.threadId);
+    return { value: editedCheckpoint(next, thread.threadId), checkpointId, hasNext, interrupts };
   });
 }
 
@@ -151,9 +144,9 @@ function refuseUnknownNode(
 }
 
 /** The graph of a thread on a saver of our own; undefined when no run or caller has said which graph it is. */
-async function openGraph(
+export async function openGraph(
   engine: Engine,
-  of: OfThread,
+  of: Readonly<{ thread: Pick<ThreadRow, "metadata" | "config"> }>,
   saver: BaseCheckpointSaver<string>,
 ): Promise<RunnableGraph | undefined> {
   const graphId = graphIdOf(of.thread);
@@ -170,22 +163,25 @@ export function readSaver(engine: Engine, tenantId: TenantId): BaseCheckpointSav
   return createSaver({ sql: engine.deps.db, tenantId, commit: null, bodies: engine.bodyReader });
 }
 
-/** Past its lease a commit is refused anyway, so there is no use in trying longer than that. */
-function writeSaver(engine: Engine, lease: Lease): BaseCheckpointSaver<string> {
-  const { deps, bodyReader, edits } = engine;
+/** For edits. Past its lease a commit is refused anyway, so there is no use in trying longer than that. */
+export function writeSaver(
+  { deps, bodyReader, edits }: Engine,
+  lease: Lease,
+  signal: AbortSignal = AbortSignal.timeout(edits.leaseMs),
+): Saver {
   return createSaver({
     sql: deps.db,
     tenantId: lease.tenantId,
     runId: lease.runId,
     attempt: lease.attempt,
-    commit: edits.combiner.forLease(lease, AbortSignal.timeout(edits.leaseMs)),
+    commit: edits.combiner.forLease(lease, signal),
     bodies: bodyReader,
     largeBodies: { deps, threadId: lease.threadId },
   });
 }
 
 /** Stamped on the thread by its first run, or given when it was created. */
-export function graphIdOf(thread: ThreadRow): string | undefined {
+export function graphIdOf(thread: Pick<ThreadRow, "metadata">): string | undefined {
   const { graph_id } = thread.metadata;
   return typeof graph_id === "string" ? graph_id : undefined;
 }

@@ -168,6 +168,8 @@ export async function insertEdit(
     leaseMs: number;
     /** What the thread was before: what it is again if the edit dies. */
     threadStatus: ThreadStatus;
+    /** More to remember with it. */
+    metadata?: Readonly<Record<string, unknown>>;
   }>,
 ): Promise<void> {
   await sql.query(
@@ -184,7 +186,7 @@ export async function insertEdit(
       edit.graphId,
       edit.owner,
       edit.leaseMs,
-      JSON.stringify({ thread_status: edit.threadStatus }),
+      JSON.stringify({ ...edit.metadata, thread_status: edit.threadStatus }),
     ],
   );
 }

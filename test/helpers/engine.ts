@@ -44,6 +44,9 @@ export type EngineOptions = Readonly<{
   bodies?: string;
   previews?: boolean;
   moveAfterMs?: number;
+  /** Threads come over from there when they are touched. */
+  adoptFrom?: string;
+  adoptGraph?: string;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -51,7 +54,8 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
   const db = await createTestDatabase();
   const logLevel = process.env.PERDURE_TEST_LOG ?? "silent";
   const log = createLog(logLevel);
-  const parts = openParts({ databaseUrl: db.url, bodies: options.bodies ?? "memory:", log, applicationName: "test" });
+  const { bodies = "memory:", adoptFrom = null, adoptGraph = null } = options;
+  const parts = openParts({ databaseUrl: db.url, bodies, adoptFrom, log, applicationName: "test" });
   const { deps } = parts;
   const running: Running[] = [];
   const settings: EngineSettings = {
@@ -61,6 +65,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     moveAfterMs: options.moveAfterMs ?? 0,
     maxBlockMs: 60_000,
     previews: options.previews ?? true,
+    adoptGraph,
     logLevel,
   };
   try {

@@ -19,6 +19,8 @@ describe("the configuration from the environment", () => {
       concurrency: null,
       dbPool: 10,
       previews: true,
+      adoptFrom: null,
+      adoptGraph: null,
       logLevel: "info",
     });
     expect(Object.isFrozen(config)).toBe(true);

@@ -4,6 +4,7 @@ import { getAssistant } from "../../assistants/queries.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { isFinished } from "../../core/run.js";
+import { touchThread } from "../../engine/adopt/on-touch.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRun } from "../../engine/commands/create-run.js";
 import type { Engine } from "../../engine/engine.js";
@@ -129,6 +130,7 @@ async function create(
   const assistant = await getAssistant(engine.deps.db, { tenantId, idOrGraphId: body.assistant_id });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(body.assistant_id);
   const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers });
+  if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, input);
   const run = await createRun(engine.deps, input).catch(asRefusal);
   const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;

@@ -3,13 +3,14 @@ import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { EngineError } from "../../core/errors.js";
 import type { ThreadId } from "../../core/ids.js";
+import { findThread as findAnyThread, touchThread } from "../../engine/adopt/on-touch.js";
 import { createThread } from "../../engine/commands/create-thread.js";
 import { deleteThread } from "../../engine/commands/delete-thread.js";
 import { patchThread, threadNotFound } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
 import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "../../engine/thread-head.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
-import { countThreads, getThread, searchThreads, type ThreadRow } from "../../runs/threads.js";
+import { countThreads, searchThreads, type ThreadRow } from "../../runs/threads.js";
 import type { ApiEnv } from "../env.js";
 import { json, pageHeaders, select } from "../reply.js";
 import { list, pathId, readBody, readQuery } from "../request.js";
@@ -21,8 +22,10 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.post("/threads", async (c) => {
     const body = await readBody(c, threadCreate);
+    const tenantId = c.get("tenantId");
+    if (body.thread_id !== undefined) await touchThread(engine, { tenantId, threadId: body.thread_id }, null);
     const thread = await createThread(deps, {
-      tenantId: c.get("tenantId"),
+      tenantId,
       threadId: body.thread_id,
       metadata: body.metadata ?? {},
       ifExists: body.if_exists ?? "raise",
@@ -47,6 +50,7 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.patch("/threads/:thread_id", async (c) => {
     const body = await readBody(c, threadPatch);
+    await touchThread(engine, keyOf(c), null);
     const thread = await patchThread(deps, { ...keyOf(c), metadata: body.metadata ?? {} });
     if (c.req.header("prefer")?.includes("return=minimal")) return c.body(null, 204);
     return json(c, await withHead(engine, c, thread));
@@ -65,8 +69,8 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
 /** The thread a path names, if people may see it: those of stateless runs are nobody's. */
 export async function findThread(engine: Engine, c: Context<ApiEnv>): Promise<ThreadRow> {
   const key = keyOf(c);
-  const thread = await getThread(engine.deps.db, key);
-  if (thread === undefined || thread.ephemeral) throw threadNotFound(key);
+  const thread = await findAnyThread(engine, key);
+  if (thread === undefined) throw threadNotFound(key);
   return thread;
 }
 

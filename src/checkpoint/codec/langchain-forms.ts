@@ -26,7 +26,7 @@ type Fields = Record<string, unknown>;
 const MESSAGE_MARK = Symbol.for("langchain.message");
 const COMMAND_ARGS = Symbol.for("langgraph.command");
 
-const MESSAGE_CLASSES = [
+export const MESSAGE_CLASSES = [
   HumanMessage,
   HumanMessageChunk,
   AIMessage,

@@ -26,7 +26,7 @@ export function describeType(value: unknown): string {
   return name === "" ? "an object of an unknown class" : `an instance of class ${name}`;
 }
 
-function pathText(path: readonly PathStep[]): string {
+export function pathText(path: readonly PathStep[]): string {
   let text = "";
   for (const step of path) {
     if (typeof step === "number") text += `[${step}]`;
