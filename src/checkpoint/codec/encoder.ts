@@ -83,6 +83,8 @@ const MAX_DEPTH = 1_000;
 const CYCLE_DEPTH = 64;
 
 const FORMS = new Map<object, Form>([...JAVASCRIPT_FORMS, ...LANGCHAIN_FORMS].map((form) => [form.prototype, form]));
+/** Of these only what they are made of is kept, nothing that was set on them. */
+const BARE = new Set<object>([Date, Map, Set, RegExp, URL, ArrayBuffer, DataView].map(({ prototype }) => prototype));
 const ERROR_FORM = FORMS.get(Error.prototype) as Form;
 
 function startWriting(session: EncodeSession | null, name: string): Writing {
@@ -166,6 +168,7 @@ function writeEscaped(w: Writing, keys: readonly string[], values: Readonly<Reco
 }
 
 function writeArray(w: Writing, array: readonly unknown[]): string {
+  if (Object.getOwnPropertySymbols(array).length > 0) refuseSymbolKeys(w, array);
   const holes = array.includes(undefined) ? countHoles(array) : 0;
   const named = Object.keys(array).length - (array.length - holes);
   if (named > 0) return writeArrayWithNames(w, array);
@@ -201,6 +204,7 @@ function writeForm(w: Writing, object: object): string {
     throw unsupported(w.path, describeType(object));
   }
   if (!isMessage(object)) w.opaque = true;
+  if (BARE.has(form.prototype)) refuseKeys(w, object, form.tag);
   const payload = form.take(object);
   return envelopeText(form.tag, payload instanceof RawBytes ? writeBytes(w, payload.bytes) : write(w, payload));
 }
@@ -290,6 +294,12 @@ function refuseSymbolKeys(w: Writing, object: object): void {
       throw unsupported(w.path, `an object with the key ${String(symbol)}`);
     }
   }
+}
+
+function refuseKeys(w: Writing, object: object, tag: string): void {
+  refuseSymbolKeys(w, object);
+  const [key] = Object.keys(object);
+  if (key !== undefined) throw unsupported(w.path, `a ${tag} with the key ${JSON.stringify(key)}`);
 }
 
 function isIndex(key: string): boolean {

@@ -263,6 +263,15 @@ describe("the codec refuses, by path and type,", () => {
     ["a subclass of Map", { m: new MyMap() }, "ch.m", "an instance of class MyMap"],
     ["a promise", { p: Promise.resolve() }, "ch.p", "an instance of class Promise"],
     ["a cycle", cycle, "ch.a.back[0]", "part of a cycle"],
+    ["a Map with a property", { m: Object.assign(new Map(), { note: 1 }) }, "ch.m", 'a Map with the key "note"'],
+    ["a Date with a property", [Object.assign(new Date(), { zone: "x" })], "ch[0]", 'a Date with the key "zone"'],
+    [
+      "an array with a symbol key",
+      [Object.assign([1], { [Symbol("x")]: 1 })],
+      "ch[0]",
+      "an object with the key Symbol(x)",
+    ],
+    ["a boxed number", { n: Object(1) as object }, "ch.n", "an instance of class Number"],
     [
       "an instance in a message's tool arguments",
       new AIMessage({ content: "", tool_calls: [{ name: "x", args: { a: new Account() }, id: "1" }] }),
