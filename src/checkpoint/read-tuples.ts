@@ -1,6 +1,7 @@
 // Stored checkpoints as LangGraph's tuples, and the history of delta channels.
 import {
   type ChannelVersions,
+  type Checkpoint,
   type CheckpointPendingWrite,
   type CheckpointTuple,
   type DeltaChannelHistory,
@@ -31,6 +32,8 @@ export type ReadOptions = Readonly<{
   bodies: BodyReader;
   /** Lists show checkpoints that can't be read as empty ones with a mark, instead of failing. */
   markBroken?: boolean;
+  /** A run goes on from what is read: its breakpoints have seen all of it. */
+  resumes?: boolean;
 }>;
 
 /** What a reader learns that its saver can use: bodies that are stored, messages and the node each was read from. */
@@ -206,11 +209,24 @@ async function tupleOf(options: ReadOptions, opened: OpenCheckpoint, decoder: De
   const configOf = (id: string) => ({ configurable: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: id } });
   return {
     config: configOf(checkpointId),
-    checkpoint: { ...checkpoint, id: checkpointId, channel_values: values, channel_versions: versions },
+    checkpoint: {
+      ...(options.resumes ? { ...checkpoint, versions_seen: seenByBreakpoints(checkpoint, versions) } : checkpoint),
+      id: checkpointId,
+      channel_values: values,
+      channel_versions: versions,
+    },
     metadata: metadata as NonNullable<CheckpointTuple["metadata"]>,
     ...(parentId === null ? {} : { parentConfig: configOf(parentId) }),
     pendingWrites: opened.writes.map((write) => writeOf(write, decoder)),
   };
+}
+
+/**
+ * LangGraph marks what a resumed run's breakpoints have seen by the channels that the graph has. A channel that a deploy took
+ * away would stay unseen, and stop the run at the same breakpoint for ever.
+ */
+function seenByBreakpoints({ versions_seen }: Pick<Checkpoint, "versions_seen">, versions: ChannelVersions) {
+  return { ...versions_seen, __interrupt__: { ...versions_seen["__interrupt__"], ...versions } };
 }
 
 function writeOf(

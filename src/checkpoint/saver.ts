@@ -42,6 +42,8 @@ export type SaverOptions = Readonly<{
   largeBodies?: LargeBodiesOptions | null;
   /** Lists show checkpoints whose content is gone or damaged as empty ones with a mark, instead of failing. */
   markBroken?: boolean;
+  /** A run goes on from what is read: its breakpoints have seen all of it. */
+  resumes?: boolean;
 }>;
 
 /**

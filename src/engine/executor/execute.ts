@@ -169,6 +169,7 @@ async function streamGraph(
     commit: attempt.commit,
     bodies: options.bodyReader,
     largeBodies: { deps, threadId },
+    resumes: true,
   });
   const control = new RunControl();
   const onDrain = (): void => control.requestDrain("worker stopping");
