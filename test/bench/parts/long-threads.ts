@@ -12,7 +12,8 @@ import { type Child, startChild } from "../setup/children.js";
 import { ask } from "../setup/postgres.js";
 import { costs, type Run } from "./part.js";
 
-const PART = "long threads";
+const STEPS = "long threads: a superstep";
+const STORED = "long threads: storage, and cold reads";
 type Agent = LongThread["agent"];
 export const LONG_THREAD = (agent: Agent, steps: number, tools = 1): string =>
   `${agent}, ${steps} steps, ${tools} ${tools === 1 ? "tool" : "tools"} a turn`;
@@ -73,18 +74,20 @@ async function measureOne(run: Run, what: What): Promise<void> {
     const empty = url === null ? 0 : await storedBytes(url);
     const [ran, reading] = await metered({ server, database, pids: [child.pid] }, () => child.call<Ran>("run"));
     const { "node ms/step": _, ...rest } = costs(reading, what.steps, "step");
-    const figures: Figures = {
-      "ms/step": ran.msPerStep,
-      "CPU ms/step": ran.cpuMsPerStep,
-      "last/first 10 %": ran.lastToFirst,
-      "conversation MB": ran.conversationBytes / 1e6,
-      ...rest,
-    };
-    const stored = url === null ? {} : await measureStored(child, what, { url, empty });
+    const sample = { round, who: what.saver, work: LONG_THREAD(what.agent, what.steps, what.tools) };
     report.add({
-      ...{ round, part: PART, who: what.saver, work: LONG_THREAD(what.agent, what.steps, what.tools) },
-      figures: { ...figures, ...stored, ...sizes(stored, ran) },
+      ...{ ...sample, part: STEPS },
+      figures: {
+        "ms/step": ran.msPerStep,
+        "CPU ms/step": ran.cpuMsPerStep,
+        "last/first 10 %": ran.lastToFirst,
+        ...rest,
+      },
     });
+    if (url === null) return;
+    const stored = await measureStored(child, what, { url, empty });
+    const conversation = { "conversation MB": ran.conversationBytes / 1e6 };
+    report.add({ ...{ ...sample, part: STORED }, figures: { ...conversation, ...sizes(stored, ran), ...stored } });
   } finally {
     await child.stop();
     if (database !== null) await server.dropDatabase(database);
@@ -94,10 +97,9 @@ async function measureOne(run: Run, what: What): Promise<void> {
 
 /** Bytes at rest against the conversation's, before the move or after it, whichever is more. */
 function sizes(stored: Figures, { conversationBytes }: Ran): Figures {
-  const before = stored["Postgres MB"] ?? null;
-  if (before === null) return {};
   const after = (stored["moved: Postgres MB"] ?? 0) + (stored["moved: store MB"] ?? 0);
-  return { "stored/conversation": (Math.max(before, after) * 1e6) / conversationBytes };
+  const most = Math.max(stored["Postgres MB"] ?? 0, after);
+  return { "stored/conversation": (most * 1e6) / conversationBytes };
 }
 
 async function measureStored(
