@@ -93,6 +93,8 @@ create table runs (
   manifest_previous_id uuid,
   manifest_seq bigint,
   manifest_due_seq bigint,
+  -- What the run was asked, how it failed and what it streamed was kept until then.
+  content_expired_at timestamptz,
   error_code text,
   error_type text,
   error_preview text check (length(error_preview) <= 200),
@@ -119,6 +121,7 @@ create unique index runs_one_head on runs (tenant_id, thread_id) where head;
 create index runs_waiting on runs (tenant_id, thread_id, seq) where status = 'pending';
 create index runs_manifest_due on runs (tenant_id, thread_id, seq)
   where manifest_due_seq is not null and manifest_due_seq is distinct from manifest_seq;
+create index runs_not_expired on runs (tenant_id, finished_at) where finished_at is not null and content_expired_at is null;
 create index runs_of_thread on runs (tenant_id, thread_id, seq desc);
 
 -- The log of a run: append only, written by the transaction that makes the change.

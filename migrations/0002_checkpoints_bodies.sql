@@ -5,12 +5,17 @@ create table packs (
   thread_id uuid not null,
   -- pack: many bodies and records. object: one large body. manifest: the list of a run's messages.
   kind text not null check (kind in ('pack', 'object', 'manifest')),
-  -- pending: an upload may be on its way. doomed: too old to be committed any more, its object is being deleted.
+  -- pending: an upload may be on its way. doomed: nothing points to it, and nothing can any more; its object goes.
   status text not null default 'pending' check (status in ('pending', 'stored', 'doomed')),
-  key text not null,
+  -- Of a doomed one: its object stays so long for readers that were on their way to it.
+  delete_after timestamptz,
+  -- No row leads to what belongs to another thread, let alone another tenant.
+  key text not null check (starts_with(key, tenant_id || '/' || thread_id::text || '/')),
   bytes bigint,
   -- Of an object: what its bytes are, as in staged_bodies.
   body_kind smallint check (body_kind in (0, 1, 2)),
+  -- How many bodies, checkpoints and runs it was written with.
+  entries int,
   -- Block i is the bytes [offsets[i], offsets[i + 1]) with the sha256 hashes[i].
   block_offsets bigint[] not null default '{}',
   block_hashes bytea[] not null default '{}',
@@ -61,6 +66,8 @@ create table checkpoints (
   head bytea,
   pack_id uuid,
   block int,
+  -- Not null: it was pruned, and only these channels of it are kept, for the descendants that are rebuilt from them.
+  delta_channels text[],
   created_at timestamptz not null default now(),
   primary key (tenant_id, thread_id, ns, checkpoint_id),
   foreign key (tenant_id, pack_id) references packs,
@@ -68,6 +75,7 @@ create table checkpoints (
 );
 create index checkpoints_newest on checkpoints (tenant_id, thread_id, ns, seq desc);
 create index checkpoints_run on checkpoints (tenant_id, run_id, seq desc) where run_id is not null;
+create index checkpoints_pack on checkpoints (tenant_id, pack_id) where pack_id is not null;
 create index checkpoints_unmoved on checkpoints (tenant_id, thread_id) where pack_id is null;
 
 -- A version is unique per write, so that two branches never share a row. No data: the channel is empty.

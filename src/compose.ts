@@ -13,6 +13,7 @@ import { type LogLevel, readConfig } from "./config.js";
 import type { Clock } from "./core/clock.js";
 import type { Deps, Log } from "./core/deps.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
+import type { Retention } from "./core/retention.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
 import { checkSchema } from "./db/migrate.js";
@@ -29,6 +30,7 @@ import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js"
 import type { StoreTtl } from "./engine/langgraph-json.js";
 import { createLoop } from "./engine/loops/loop.js";
 import { createMover } from "./engine/loops/mover.js";
+import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
 import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
@@ -107,6 +109,8 @@ export type EngineSettings = Readonly<{
   maxBlockMs: number;
   previews: boolean;
   logLevel: string;
+  /** Null: everything is kept for ever. */
+  retention: Retention | null;
 }>;
 
 export type ComposedEngine = Engine &
@@ -142,9 +146,10 @@ export function composeEngine(
 export async function prepareEngine(engine: ComposedEngine): Promise<void> {
   await engine.clockOffset.refresh();
   await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });
+  if (engine.settings.retention !== null) await setRetentionTimer(engine.deps, DEFAULT_TENANT);
 }
 
-export const LOOPS = ["worker", "scheduler", "mover", "sweeper"] as const;
+export const LOOPS = ["worker", "scheduler", "mover", "sweeper", "pruner"] as const;
 export type LoopName = (typeof LOOPS)[number];
 export type Running = Readonly<{ start(): void; stop(): Promise<void> }>;
 
@@ -167,6 +172,8 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
         return createMover(engine.deps, engine.settings);
       case "sweeper":
         return createSweeper(engine.deps, engine.settings);
+      case "pruner":
+        return createPruner(engine.deps, { ...engine.settings, owner: engine.edits.owner });
     }
   });
 }
@@ -234,7 +241,7 @@ export function listenApi(engine: Engine, address: Readonly<{ host: string; port
 }
 
 /** Who claims: unique per process start, so that no fence is made twice. */
-function newOwner(): string {
+export function newOwner(): string {
   return `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`;
 }
 
@@ -256,6 +263,8 @@ export type PerdureOptions = Readonly<{
   adoptFrom?: string;
   /** Which of the graphs those threads are of, when there are several. */
   adoptGraph?: string;
+  /** What is kept, and how long; everything for ever unless said otherwise. */
+  retention?: Retention;
   logLevel?: LogLevel;
 }>;
 
@@ -273,7 +282,8 @@ export function composePerdure(options: PerdureOptions): Perdure {
   const { logLevel, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });
-  const engine = composeEngine(parts, graphsFrom(options.graphs), { ...settings, ...options, logLevel });
+  const { retention = null } = options;
+  const engine = composeEngine(parts, graphsFrom(options.graphs), { ...settings, ...options, retention, logLevel });
   const app = createApp(engine);
   let loops: readonly Running[] = [];
   return {

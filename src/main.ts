@@ -133,7 +133,8 @@ function withEngine(
     async (parts, { project, config }) => {
       const { composeEngine } = await import("./compose.js");
       const { databaseUrl } = await findInstallation(config, place.dataDir);
-      await work(composeEngine(parts, await loadGraphs(project as Project), { ...config, databaseUrl }));
+      const settings = { ...config, databaseUrl, retention: null };
+      await work(composeEngine(parts, await loadGraphs(project as Project), settings));
     },
     { bodies: true, project: true, adopts },
   );
@@ -197,7 +198,7 @@ const handlers: Handlers = {
     const { parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
     const unwatch = watchStrayErrors(parts.deps.log);
     try {
-      await executeClaim(parts, graphs, { ...config, databaseUrl });
+      await executeClaim(parts, graphs, { ...config, databaseUrl, retention: null });
     } finally {
       await parts.close();
       unwatch();
@@ -261,6 +262,18 @@ const handlers: Handlers = {
     });
     return complete;
   },
+  async prune(place, flags) {
+    const { prune } = await import("./cli/prune.js");
+    const { newOwner } = await import("./compose.js");
+    await withParts(
+      place,
+      ({ deps }, { project, config }) => {
+        const holder = { owner: newOwner(), leaseMs: config.leaseMs };
+        return prune(deps, { ...flags, ...holder, configured: project?.settings.retention ?? null }, printer(place));
+      },
+      { bodies: true, project: false },
+    );
+  },
   async timersLs(place, filter) {
     const { timersLs } = await import("./cli/timers.js");
     await withParts(place, ({ deps }) => timersLs(deps, filter, printer(place)), { bodies: false, project: false });
@@ -309,7 +322,8 @@ async function serveProcess(project: Project, config: Config, options: ServeOpti
   const names = loopsOf(options, LOOPS);
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
-  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl });
+  const { retention } = project.settings;
+  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl, retention });
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };

@@ -93,11 +93,13 @@ table checkpoints
   head bytea
   pack_id uuid
   block integer
+  delta_channels text[]
   created_at timestamp with time zone not null default now()
   constraint checkpoints_here_or_moved CHECK (((head IS NULL) = (pack_id IS NOT NULL)))
   constraint checkpoints_pkey PRIMARY KEY (tenant_id, thread_id, ns, checkpoint_id)
   constraint checkpoints_tenant_id_pack_id_fkey FOREIGN KEY (tenant_id, pack_id) REFERENCES packs(tenant_id, pack_id)
   CREATE INDEX checkpoints_newest ON perdure.checkpoints USING btree (tenant_id, thread_id, ns, seq DESC)
+  CREATE INDEX checkpoints_pack ON perdure.checkpoints USING btree (tenant_id, pack_id) WHERE (pack_id IS NOT NULL)
   CREATE INDEX checkpoints_run ON perdure.checkpoints USING btree (tenant_id, run_id, seq DESC) WHERE (run_id IS NOT NULL)
   CREATE INDEX checkpoints_unmoved ON perdure.checkpoints USING btree (tenant_id, thread_id) WHERE (pack_id IS NULL)
 
@@ -137,13 +139,16 @@ table packs
   thread_id uuid not null
   kind text not null
   status text not null default 'pending'::text
+  delete_after timestamp with time zone
   key text not null
   bytes bigint
   body_kind smallint
+  entries integer
   block_offsets bigint[] not null default '{}'::bigint[]
   block_hashes bytea[] not null default '{}'::bytea[]
   created_at timestamp with time zone not null default now()
   constraint packs_body_kind_check CHECK ((body_kind = ANY (ARRAY[0, 1, 2])))
+  constraint packs_check CHECK (starts_with(key, (((tenant_id || '/'::text) || (thread_id)::text) || '/'::text)))
   constraint packs_kind_check CHECK ((kind = ANY (ARRAY['pack'::text, 'object'::text, 'manifest'::text])))
   constraint packs_pkey PRIMARY KEY (tenant_id, pack_id)
   constraint packs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'stored'::text, 'doomed'::text])))
@@ -181,6 +186,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   manifest_previous_id uuid
   manifest_seq bigint
   manifest_due_seq bigint
+  content_expired_at timestamp with time zone
   error_code text
   error_type text
   error_preview text
@@ -202,6 +208,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   constraint runs_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
   constraint runs_waits_for_check CHECK ((waits_for = ANY (ARRAY['approval'::text, 'timer'::text, 'person'::text])))
   CREATE INDEX runs_manifest_due ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE ((manifest_due_seq IS NOT NULL) AND (manifest_due_seq IS DISTINCT FROM manifest_seq))
+  CREATE INDEX runs_not_expired ON perdure.runs USING btree (tenant_id, finished_at) WHERE ((finished_at IS NOT NULL) AND (content_expired_at IS NULL))
   CREATE INDEX runs_of_thread ON perdure.runs USING btree (tenant_id, thread_id, seq DESC)
   CREATE INDEX runs_ready ON perdure.runs USING btree (priority, graph_id, tenant_id, seq) WHERE ((status = 'pending'::text) AND head AND (available_at IS NULL))
   CREATE INDEX runs_running ON perdure.runs USING btree (graph_id, tenant_id) WHERE (status = 'running'::text)

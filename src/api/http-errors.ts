@@ -25,6 +25,7 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   // What was asked for was there once, and asking again won't bring it back.
   body_missing: 410,
   body_corrupt: 410,
+  expired: 410,
   internal: 500,
 };
 
@@ -43,11 +44,12 @@ export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Res
   return wire(c, STATUS[known.code], known.message, known.code, known.details);
 }
 
-/** Not a route that isn't served yet: any client may ask for it at any time. A body that is lost does, whoever finds out. */
+/** Not a route that isn't served yet, or what has expired: any client may ask for it at any time. A body that is lost does, whoever finds out. */
 function concernsOperators(known: EngineError | undefined): boolean {
   if (known === undefined) return true;
   const status = STATUS[known.code];
-  return known.code !== "not_implemented" && (status >= 500 || status === 410);
+  const isOrdinary = known.code === "not_implemented" || known.code === "expired";
+  return !isOrdinary && (status >= 500 || status === 410);
 }
 
 /** The error as the caller sees it, or undefined when it is none for callers. Where our parts are is no business of theirs. */

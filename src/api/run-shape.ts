@@ -1,5 +1,5 @@
 // A run as the wire shows it.
-import { isBodyLost } from "../core/errors.js";
+import { isBodyLost, isEngineError } from "../core/errors.js";
 import { decodeRequest } from "../engine/commands/request.js";
 import type { Engine } from "../engine/engine.js";
 import { loadRunContent } from "../engine/run-content.js";
@@ -21,7 +21,7 @@ export async function runShape(engine: Engine, run: RunRow, fields?: readonly st
   };
 }
 
-/** A run whose request is lost is still a run, and hides no other in a list: it says what can't be read. */
+/** A run whose request is lost or expired is still a run, and hides no other in a list: it says what can't be read. */
 async function asked(
   engine: Engine,
   run: RunRow,
@@ -32,7 +32,7 @@ async function asked(
     const { stream_subgraphs: subgraphs, ...rest } = decodeRequest(request);
     return { kwargs: { ...rest, subgraphs, resumable: true } };
   } catch (error) {
-    if (!isBodyLost(error)) throw error;
+    if (!isBodyLost(error) && !isEngineError(error, "expired")) throw error;
     return { kwargs: {}, error: error.message };
   }
 }

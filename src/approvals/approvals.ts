@@ -65,6 +65,15 @@ export async function pendingApprovals(sql: Sql, key: ThreadKey): Promise<Approv
   return listApprovals(sql, { ...key, status: "pending", limit: 10_000, offset: 0 });
 }
 
+/** The runs of a thread whose questions are open. */
+export async function runsThatAsk(sql: Sql, key: ThreadKey): Promise<RunId[]> {
+  const { rows } = await sql.query<{ runId: RunId }>(
+    `select distinct run_id as "runId" from approvals where tenant_id = $1 and thread_id = $2 and status = 'pending'`,
+    [key.tenantId, key.threadId],
+  );
+  return rows.map(({ runId }) => runId);
+}
+
 /** The last decision on a thread, and whether it was made within the last `withinMs` of database time. */
 export async function lastDecision(
   sql: Sql,

@@ -23,8 +23,8 @@ export async function uploadLargeBody(
   // would tell who lists the bucket which known content is there.
   const key = `${tenantId}/${threadId}/objects/${packId}`;
   const { rowCount } = await deps.db.query(
-    `insert into packs (tenant_id, pack_id, thread_id, kind, status, key, bytes, body_kind)
-    select $1, $2, $3, 'object', 'pending', $4, $5, $7
+    `insert into packs (tenant_id, pack_id, thread_id, kind, status, key, bytes, body_kind, entries)
+    select $1, $2, $3, 'object', 'pending', $4, $5, $7, 1
     where not exists (select 1 from bodies b where b.tenant_id = $1 and b.thread_id = $3 and b.hash = $6)
       and not exists (select 1 from staged_bodies s where s.tenant_id = $1 and s.thread_id = $3 and s.hash = $6)`,
     [tenantId, packId, threadId, key, body.data.length, body.hash, body.kind],

@@ -15,8 +15,13 @@ import {
 
 const BLOCK_BYTES = 64 * 1024;
 
-/** A finished pack: its bytes, and what its row in `packs` says of its blocks. */
-export type PackFile = Readonly<{ bytes: Buffer; offsets: readonly number[]; hashes: readonly Buffer[] }>;
+/** A finished pack: its bytes, what its row in `packs` says of its blocks, and how many bodies, checkpoints and runs are in it. */
+export type PackFile = Readonly<{
+  bytes: Buffer;
+  offsets: readonly number[];
+  hashes: readonly Buffer[];
+  entries: number;
+}>;
 
 /** As `RunRecord`, with texts that a JsonKeeper made. */
 export type RunPart = Readonly<{
@@ -50,6 +55,8 @@ export function createPackWriter(): PackWriter {
   let lines: string[] = [];
   let size = 0;
   let open: IndexedBlock = { nodes: [], checkpoints: [], runs: [] };
+  let bodiesAndCheckpoints = 0;
+  const runs = new Set<string>();
 
   const closeBlock = async () => {
     const start = offsets.at(-1) ?? 0;
@@ -75,23 +82,27 @@ export function createPackWriter(): PackWriter {
       const key = node.hash.toString("base64url");
       const line = JSON.stringify({ h: key, k: node.kind, d: nodeText(key, node) });
       open.nodes.push(key);
+      bodiesAndCheckpoints += 1;
       return add(line);
     },
     addCheckpoint({ ns, checkpointId, head, ...rest }) {
       open.checkpoints.push([ns, checkpointId]);
+      bodiesAndCheckpoints += 1;
       const names = JSON.stringify({ ns, id: checkpointId });
       const others = JSON.stringify(rest);
       return add(`{"checkpoint":${names.slice(0, -1)},"head":${jsonText(head)},${others.slice(1)}}`);
     },
     addRun({ runId, request, error, stream, more }) {
       if (!open.runs.includes(runId)) open.runs.push(runId);
+      runs.add(runId);
       const content = `"request":${jsonText(request)},"error":${jsonText(error)},"stream":[${stream.join(",")}]`;
       return add(`{"run":{"run_id":${JSON.stringify(runId)},"f":1,${content}${more ? ',"more":true' : ""}}}`);
     },
     async finish() {
       if (lines.length > 0) await closeBlock();
       const last = await compress([JSON.stringify({ index: { blocks: index } })]);
-      return { bytes: Buffer.concat([...members, last]), offsets, hashes };
+      const entries = bodiesAndCheckpoints + runs.size;
+      return { bytes: Buffer.concat([...members, last]), offsets, hashes, entries };
     },
   };
 }

@@ -11,13 +11,14 @@ export type NewPack = Readonly<{
   bytes: number;
   offsets: readonly number[];
   hashes: readonly Buffer[];
+  entries: number;
 }>;
 
 export async function insertPendingPack(sql: Sql, pack: NewPack): Promise<void> {
   await sql.query(
-    `insert into packs (tenant_id, pack_id, thread_id, kind, status, key, bytes, block_offsets, block_hashes)
-    values ($1, $2, $3, 'pack', 'pending', $4, $5, $6, $7)`,
-    [pack.tenantId, pack.packId, pack.threadId, pack.key, pack.bytes, pack.offsets, pack.hashes],
+    `insert into packs (tenant_id, pack_id, thread_id, kind, status, key, bytes, block_offsets, block_hashes, entries)
+    values ($1, $2, $3, 'pack', 'pending', $4, $5, $6, $7, $8)`,
+    [pack.tenantId, pack.packId, pack.threadId, pack.key, pack.bytes, pack.offsets, pack.hashes, pack.entries],
   );
 }
 
@@ -34,13 +35,14 @@ export async function markPackStored(sql: Sql, pack: PackKey): Promise<boolean> 
 
 /** Nothing can point to this pack any more; its object may be deleted. */
 export async function doomPack(sql: Sql, pack: PackKey): Promise<void> {
-  await sql.query(`update packs set status = 'doomed' where tenant_id = $1 and pack_id = $2 and status = 'pending'`, [
-    pack.tenantId,
-    pack.packId,
-  ]);
+  await sql.query(
+    `update packs set status = 'doomed', delete_after = clock_timestamp()
+    where tenant_id = $1 and pack_id = $2 and status = 'pending'`,
+    [pack.tenantId, pack.packId],
+  );
 }
 
-/** Dooms what has been pending for longer than the grace time, and returns all that is doomed. */
+/** Dooms what has been pending for longer than the grace time, and returns doomed ones whose objects may go. */
 export async function doomOldPacks(
   sql: Sql,
   sweep: Readonly<{ graceMs: number; limit: number }>,
@@ -55,7 +57,7 @@ export async function doomOldPacks(
       for update skip locked
     )
     update packs p
-    set status = 'doomed'
+    set status = 'doomed', delete_after = clock_timestamp()
     from old
     where p.tenant_id = old.tenant_id and p.pack_id = old.pack_id and p.status = 'pending'`,
     [sweep.graceMs, sweep.limit],
@@ -63,7 +65,7 @@ export async function doomOldPacks(
   const { rows } = await sql.query<PackKey & { key: string }>(
     `select tenant_id as "tenantId", pack_id as "packId", key
     from packs
-    where status = 'doomed'
+    where status = 'doomed' and delete_after <= clock_timestamp()
     order by created_at
     limit $1`,
     [sweep.limit],

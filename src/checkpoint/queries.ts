@@ -140,6 +140,7 @@ with recursive only_channels(channels) as (
   select ${COLUMNS}
   from checkpoints c
   where c.tenant_id = $1 and c.thread_id = $2 and c.ns = $3 and c.checkpoint_id = $4
+    and (c.delta_channels is null or $5)
 ${WITH_CONTENT}`;
 
 const PAGE = `
@@ -159,6 +160,7 @@ with recursive only_channels(channels) as (
     and ($5::bigint is null or c.seq < $5)
     and ($6::uuid is null or c.seq < before_seq or (before_seq is null and c.checkpoint_id < $6))
     and ($7::jsonb is null or c.metadata @> $7)
+    and c.delta_channels is null
   order by c.seq desc
   limit $8
 ${WITH_CONTENT}`;
@@ -212,14 +214,16 @@ export async function readNewestOfMany(
   return snapshotOf(await sql.query<AnyRow>(NEWEST_OF_MANY, [tenantId, threadIds, ns], PREPARED));
 }
 
+/** One that was pruned is found only when what it still has is enough. */
 export async function readById(
   sql: Sql,
   tenantId: string,
   threadId: string,
   ns: string,
   checkpointId: string,
+  { pruned = false }: Readonly<{ pruned?: boolean }> = {},
 ): Promise<Snapshot> {
-  return snapshotOf(await sql.query<AnyRow>(BY_ID, [tenantId, threadId, ns, checkpointId], PREPARED));
+  return snapshotOf(await sql.query<AnyRow>(BY_ID, [tenantId, threadId, ns, checkpointId, pruned], PREPARED));
 }
 
 /** A page of checkpoints, newest first. */
@@ -253,7 +257,7 @@ export async function newestCheckpointOfRun(
   const { rows } = await sql.query<{ checkpointId: string }>(
     `select checkpoint_id as "checkpointId"
     from checkpoints
-    where tenant_id = $1 and run_id = $2 and thread_id = $3 and ns = $4
+    where tenant_id = $1 and run_id = $2 and thread_id = $3 and ns = $4 and delta_channels is null
     order by seq desc
     limit 1`,
     [run.tenantId, run.runId, run.threadId, ns],
@@ -268,7 +272,9 @@ export async function checkpointExists(
 ): Promise<boolean> {
   const { rows } = await sql.query<{ found: boolean }>(
     `select exists (
-      select 1 from checkpoints where tenant_id = $1 and thread_id = $2 and ns = $3 and checkpoint_id = $4
+      select 1
+      from checkpoints
+      where tenant_id = $1 and thread_id = $2 and ns = $3 and checkpoint_id = $4 and delta_channels is null
     ) as found`,
     [of.tenantId, of.threadId, of.ns, of.checkpointId],
   );

@@ -246,8 +246,12 @@ async function addOldSends(
   values: Record<string, unknown>,
   versions: ChannelVersions,
 ): Promise<void> {
-  const parent = await readTuple(options, threadId, ns, parentId);
-  values[TASKS] = (parent?.pendingWrites ?? []).filter(([, channel]) => channel === TASKS).map(([, , value]) => value);
+  const found: BodiesFound = new Map();
+  const read = () => readById(options.sql, options.tenantId, threadId, ns, parentId, { pruned: true });
+  const [parent] = await openTwice(options, read, found, new Set([TASKS]));
+  const sends = (parent?.writes ?? []).filter(({ channel }) => channel === TASKS);
+  const decoder = decoderOver(found);
+  values[TASKS] = sends.map(({ text }) => decoder.decode(text));
   const known = Object.values(versions);
   versions[TASKS] = known.length > 0 ? maxChannelVersion(...known) : FIRST_VERSION;
 }

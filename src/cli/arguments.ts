@@ -1,4 +1,5 @@
 // What stands on the command line, parsed once; what can't be meant is refused by name.
+import { DURATION_HINT, parseDuration } from "../core/duration.js";
 import { EngineError } from "../core/errors.js";
 import { isUuid } from "../core/ids.js";
 import { nearest } from "../core/nearest.js";
@@ -13,6 +14,13 @@ export function wholeArgument(text: string, name: string, range: Readonly<{ min:
   const value = Number(text);
   if (/^\d{1,9}$/.test(text) && value >= range.min && value <= range.max) return value;
   throw new EngineError("bad_request", `${name} must be a whole number from ${range.min} to ${range.max}`);
+}
+
+/** Milliseconds. */
+export function durationArgument(text: string, name: string): number {
+  const ms = parseDuration(text);
+  if (ms !== undefined) return ms;
+  throw new EngineError("bad_request", `${name} ${DURATION_HINT}`);
 }
 
 export function choiceArgument<T extends string>(text: string, name: string, choices: readonly T[]): T {

@@ -2,11 +2,13 @@
 import { Command, CommanderError } from "commander";
 import type { ApprovalRow } from "../approvals/approvals.js";
 import type { ApprovalId, RunId, ThreadId } from "../core/ids.js";
+import { PRUNED_OUTCOMES } from "../core/retention.js";
 import type { RunStatus } from "../core/run.js";
 import type { TimerRow } from "../schedule/timers.js";
 import type { Answer } from "./approvals.js";
 import type { AdoptFlags } from "./adopt.js";
-import { choiceArgument, idArgument, jsonArgument, wholeArgument } from "./arguments.js";
+import { choiceArgument, durationArgument, idArgument, jsonArgument, wholeArgument } from "./arguments.js";
+import type { PruneFlags } from "./prune.js";
 
 const RUN_STATUSES = [
   "pending",
@@ -55,6 +57,7 @@ export type Handlers = Readonly<{
   threadsState(place: Place, threadId: ThreadId, options: Readonly<{ checkpointId: string | null }>): Promise<void>;
   /** True when every thread is here exactly as it was. */
   threadsAdopt(place: Place, from: string | null, flags: AdoptFlags): Promise<boolean>;
+  prune(place: Place, flags: PruneFlags): Promise<void>;
   timersLs(place: Place, filter: Readonly<{ status: TimerRow["status"] | null; limit: number }>): Promise<void>;
   approvalsLs(place: Place, filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>): Promise<void>;
   approvalsAnswer(place: Place, approvalId: ApprovalId, answer: Answer, by: string | null): Promise<void>;
@@ -86,6 +89,7 @@ export async function runProgram(args: readonly string[], version: string, handl
   addSetUp(program, handlers, onFailed);
   addRuns(program, handlers);
   addThreads(program, handlers, onFailed);
+  addPrune(program, handlers);
   addTimers(program, handlers);
   addApprovals(program, handlers);
   try {
@@ -125,6 +129,11 @@ function whole(flag: string | boolean | undefined, name: string, range: Readonly
 function choice<T extends string>(flag: string | boolean | undefined, name: string, choices: readonly T[]): T | null {
   const given = text(flag);
   return given === null ? null : choiceArgument(given, name, choices);
+}
+
+function durationOf(flag: string | boolean | undefined, name: string): number | null {
+  const given = text(flag);
+  return given === null ? null : durationArgument(given, name);
 }
 
 function addServing(program: Command, handlers: Handlers): void {
@@ -173,7 +182,7 @@ function addServing(program: Command, handlers: Handlers): void {
   };
   serving("start", "serve the API and run all loops in one process, on DATABASE_URL");
   serving("api", "serve the API only");
-  serving("worker", "run loops only: worker, scheduler, mover, sweeper");
+  serving("worker", "run loops only: worker, scheduler, mover, sweeper, pruner");
 }
 
 function addSetUp(program: Command, handlers: Handlers, onUnhealthy: () => void): void {
@@ -235,6 +244,31 @@ function addThreads(program: Command, handlers: Handlers, onFailed: () => void):
     .action(async ({ thread, ...flags }: Flags & { thread: readonly string[] | undefined }) => {
       const adopt = { graphId: text(flags.graph), threadIds: thread ?? null, dryRun: flags.dryRun === true };
       if (!(await handlers.threadsAdopt(place(flags), text(flags.from), adopt))) onFailed();
+    });
+}
+
+function addPrune(program: Command, handlers: Handlers): void {
+  const named = 'like "success,error"';
+  withJson(
+    command(program, "prune", "forget old states and what only they needed; without options as langgraph.json says"),
+  )
+    .option("--keep-latest <number>", "how many of the newest states of each branch stay (default: 1)")
+    .option("--older-than <time>", "only states older than this go, like 12h, 30d or 8w")
+    .option("--outcome <names>", `only what runs with these outcomes left goes, ${named}`)
+    .option("--thread <id>", "one thread")
+    .option("--graph <id>", "threads of one graph")
+    .option("--dry-run", "only say what would go")
+    .action((flags: Flags) => {
+      const thread = text(flags.thread);
+      const outcomes = text(flags.outcome)?.split(",");
+      return handlers.prune(place(flags), {
+        keepLatest: whole(flags.keepLatest, "--keep-latest", { min: 1, max: 1_000_000 }),
+        olderThanMs: durationOf(flags.olderThan, "--older-than"),
+        outcomes: outcomes?.map((name) => choiceArgument(name.trim(), "--outcome", PRUNED_OUTCOMES)) ?? null,
+        threadId: thread === null ? null : idArgument<ThreadId>(thread, "a thread"),
+        graphId: text(flags.graph),
+        dryRun: flags.dryRun === true,
+      });
     });
 }
 

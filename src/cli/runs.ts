@@ -1,6 +1,6 @@
 // `perdure runs`: what ran, and what became of it.
 import type { Deps } from "../core/deps.js";
-import { EngineError, isBodyLost } from "../core/errors.js";
+import { EngineError, isBodyLost, isEngineError } from "../core/errors.js";
 import { DEFAULT_TENANT, type RunId, type ThreadId } from "../core/ids.js";
 import type { RunError, RunStatus } from "../core/run.js";
 import { loadRunContent } from "../engine/run-content.js";
@@ -79,12 +79,12 @@ export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonl
   print.line(`\n${table(rows, "It has no events.")}`);
 }
 
-/** What is lost with a body must not hide what is still known of the run. */
+/** What is lost with a body, or expired, must not hide what is still known of the run. */
 async function errorOf(deps: Deps, run: RunRow, print: Output): Promise<RunError | null> {
   try {
     return (await loadRunContent(deps, run.tenantId, run.runId, { stream: false })).error as RunError | null;
   } catch (error) {
-    if (!isBodyLost(error)) throw error;
+    if (!isBodyLost(error) && !isEngineError(error, "expired")) throw error;
     print.note(`perdure: ${error.message}`);
     return null;
   }

@@ -13,6 +13,7 @@ export type ErrorCode =
   | "lease_lost" // another attempt owns the run now: stop, write nothing
   | "body_missing" // a body that a checkpoint names isn't in the store
   | "body_corrupt" // a body's bytes don't match their hash
+  | "expired" // it was kept for a time, which is over
   | "value_unsupported" // a state value the codec can't keep exactly
   | "schema_newer" // the database was migrated by a newer, breaking version
   | "unavailable" // Postgres or the object store can't be reached now

@@ -6,7 +6,9 @@ import path from "node:path";
 import { parseEnv } from "node:util";
 import { z } from "zod";
 import { EngineError } from "../core/errors.js";
+import { DURATION_HINT, parseDuration } from "../core/duration.js";
 import { nearest } from "../core/nearest.js";
+import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
 
 /** Where a graph is: `file` is absolute. */
 export type GraphSource = Readonly<{ id: string; file: string; exportName: string; description: string | null }>;
@@ -15,6 +17,8 @@ export type GraphSource = Readonly<{ id: string; file: string; exportName: strin
 export type ProjectSettings = Readonly<{
   /** Runs that one worker executes at a time; `--concurrency` and PERDURE_CONCURRENCY come first. */
   concurrency?: number | undefined;
+  /** What is kept, and how long; null: everything, for ever. */
+  retention: Retention | null;
 }>;
 
 /** Items of the store that expire, in minutes. */
@@ -44,6 +48,28 @@ const graph = z.union(
   "must be a path like ./agent.ts:graph, or {path, description}",
 );
 const strings = z.array(z.string());
+const duration = z.string().transform((text, context) => {
+  const ms = parseDuration(text);
+  if (ms === undefined) context.addIssue({ code: "custom", message: DURATION_HINT });
+  return ms ?? 0;
+});
+const retention = z
+  .object({
+    checkpoints: z
+      .object({
+        keepLatest: z.int().min(1).max(1_000_000).optional(),
+        olderThan: duration.optional(),
+        outcomes: z.array(z.enum(PRUNED_OUTCOMES)).min(1).optional(),
+        graphs: z.array(z.string()).min(1).optional(),
+      })
+      .strict()
+      .refine((policy) => policy.keepLatest !== undefined || policy.olderThan !== undefined, {
+        message: 'must say what to keep: "keepLatest", "olderThan" or both',
+      })
+      .optional(),
+    runs: z.object({ olderThan: duration }).strict().optional(),
+  })
+  .strict();
 const SCHEMA = z.object({
   graphs: z.record(z.string(), graph, 'must name the graphs, like {"agent": "./agent.ts:graph"}'),
   env: z
@@ -71,7 +97,7 @@ const SCHEMA = z.object({
   http: z.record(z.string(), z.unknown()).nullish(),
   ui: z.record(z.string(), z.string()).nullish(),
   perdure: z
-    .object({ concurrency: z.int().min(1).max(10_000).optional() })
+    .object({ concurrency: z.int().min(1).max(10_000).optional(), retention: retention.optional() })
     .strict()
     .default({}),
 });
@@ -94,6 +120,14 @@ const BUILD_KEYS = [
 ];
 const UNSERVED_KEYS = ["checkpointer", "encryption", "webhooks"];
 const KNOWN_KEYS = [...Object.keys(SCHEMA.shape), ...BUILD_KEYS, ...UNSERVED_KEYS];
+
+/** By the place they stand in. */
+const OUR_KEYS: Readonly<Record<string, readonly string[]>> = {
+  perdure: Object.keys(SCHEMA.shape.perdure.def.innerType.shape),
+  "perdure.retention": Object.keys(retention.shape),
+  "perdure.retention.checkpoints": Object.keys(retention.shape.checkpoints.def.innerType.shape),
+  "perdure.retention.runs": Object.keys(retention.shape.runs.def.innerType.shape),
+};
 
 /**
  * Reads and checks a langgraph.json; throws `config_invalid` listing every problem.
@@ -120,8 +154,24 @@ export async function readProject(file: string): Promise<Project> {
         }
       : null,
     wantsAuth: raw.auth?.path !== undefined,
-    settings: raw.perdure,
+    settings: { concurrency: raw.perdure.concurrency, retention: retentionOf(raw.perdure.retention) },
     warnings: warnings(raw),
+  };
+}
+
+function retentionOf(given: Raw["perdure"]["retention"]): Retention | null {
+  if (given === undefined) return null;
+  const { checkpoints, runs } = given;
+  return {
+    checkpoints: checkpoints
+      ? {
+          keepLatest: checkpoints.keepLatest ?? 1,
+          olderThanMs: checkpoints.olderThan ?? null,
+          outcomes: checkpoints.outcomes ?? null,
+          graphIds: checkpoints.graphs ?? null,
+        }
+      : null,
+    runs: runs ? { olderThanMs: runs.olderThan } : null,
   };
 }
 
@@ -171,7 +221,7 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === "unrecognized_keys") {
     return issue.keys
       .map((key) => {
-        const guess = nearest(key, Object.keys(SCHEMA.shape.perdure.def.innerType.shape));
+        const guess = nearest(key, OUR_KEYS[at] ?? []);
         return `"${at}.${key}" is not a setting${guess === null ? "" : `; did you mean "${at}.${guess}"?`}`;
       })
       .join("; ");

@@ -1,8 +1,6 @@
 // Moves the content of one thread from Postgres to the object store: gather, upload, then one short transaction that points
 // to what was uploaded and deletes the rows. It may die at any point: before the transaction nothing has changed but a
 // pending pack, which the orphan sweep finds; after it everything has.
-import { uuidToULID } from "ulid";
-import { threadPrefix } from "../bodies/erase.js";
 import type { Deps, Sql } from "../core/deps.js";
 import type { PackId } from "../core/ids.js";
 import { gatherPack, type GatheredPack } from "./gather-pack.js";
@@ -18,11 +16,12 @@ import {
 } from "../checkpoint/move-queries.js";
 import { createPackReader } from "../checkpoint/pack-reader.js";
 import { checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
-import { deleteDoomedPacks, doomPack, insertPendingPack, markPackStored } from "../checkpoint/packs.js";
+import { markPackStored } from "../checkpoint/packs.js";
 import { isThreadRunning, placeRuns } from "../runs/content.js";
 import { lockUnfinishedRuns } from "../runs/runs.js";
 import { lockThread } from "../runs/thread-lock.js";
 import { isTombstoned } from "../runs/tombstones.js";
+import { type StoreStep, storePack } from "./store-pack.js";
 
 export type MoveOptions = Readonly<{
   /** Content of one pack before compression, about. */
@@ -32,7 +31,7 @@ export type MoveOptions = Readonly<{
   /** For tests: called between the steps. */
   hooks?: MoveHooks;
 }>;
-export type MoveStep = "gathered" | "announced" | "uploaded" | "committed";
+export type MoveStep = "gathered" | StoreStep;
 export type MoveHooks = Readonly<{ reached?: (step: MoveStep) => Promise<void> | void }>;
 
 export type Moved = Readonly<{ packs: number; checkpoints: number; bodies: number; runs: number; more: boolean }>;
@@ -84,27 +83,7 @@ async function moveOnePack(
     await deleteLeftovers(deps, key);
     return undefined;
   }
-  const { bytes, offsets, hashes } = gathered.file;
-  const packId = deps.ids.next<PackId>();
-  const pack = {
-    ...key,
-    packId,
-    key: `${threadPrefix(key)}${uuidToULID(packId)}.jsonl.gz`,
-    bytes: bytes.length,
-    offsets,
-    hashes,
-  };
-  await insertPendingPack(deps.db, pack);
-  await reached("announced");
-  await deps.bodies.create(pack.key, bytes);
-  await reached("uploaded");
-  const placed = await place(deps, key, packId, gathered);
-  await reached("committed");
-  if (placed !== undefined) return placed;
-  await doomPack(deps.db, pack);
-  await deps.bodies.delete([pack.key]);
-  await deleteDoomedPacks(deps.db, [pack]);
-  return undefined;
+  return storePack(deps, key, gathered.file, (packId) => place(deps, key, packId, gathered), reached);
 }
 
 /** Rolls the transaction back. */

@@ -26,7 +26,7 @@ const CACHE_BYTES = 4 * 1024 * 1024;
 
 /**
  * The content of a run; of its stream nothing with `stream: false`, which is cheaper.
- * Throws `not_found`, or `body_missing` / `body_corrupt` when it was moved and can't be read.
+ * Throws `not_found`, `expired`, or `body_missing` / `body_corrupt` when it was moved and can't be read.
  */
 export async function loadRunContent(
   deps: Deps,
@@ -37,6 +37,7 @@ export async function loadRunContent(
   const wantsStream = options.stream ?? true;
   const here = await storedContent(deps.db, { tenantId, runId, stream: wantsStream });
   if (here === undefined) throw new EngineError("not_found", `Run ${runId} not found`);
+  if (here.expiredAt !== null) throw contentExpired(runId, here.expiredAt);
   const parts: RunRecord[] = [];
   if (here.moved) {
     const { db: sql, bodies } = deps;
@@ -59,6 +60,17 @@ export async function loadRunContent(
         ]
       : [],
   };
+}
+
+function contentExpired(runId: RunId, expiredAt: Date): EngineError {
+  const since = expiredAt.toISOString();
+  return new EngineError(
+    "expired",
+    `What run ${runId} was asked and answered is no longer kept: it expired at ${since}`,
+    {
+      details: { run_id: runId, expired_at: since },
+    },
+  );
 }
 
 /** The part with all that it names. Uses up what it is given: no block of these packs is read twice. */

@@ -186,7 +186,8 @@ export function graphIdOf(thread: Pick<ThreadRow, "metadata">): string | undefin
   return typeof graph_id === "string" ? graph_id : undefined;
 }
 
-function assistantIdOf(thread: ThreadRow, graphId: string): AssistantId {
+/** The assistant whose state it is: of the thread's first run, or the graph's own. */
+export function assistantIdOf(thread: Pick<ThreadRow, "metadata">, graphId: string): AssistantId {
   const { assistant_id } = thread.metadata;
   return typeof assistant_id === "string" && isUuid(assistant_id)
     ? (assistant_id as AssistantId)

@@ -92,7 +92,7 @@ export async function placeRuns(
         content_moved_at = clock_timestamp()
       from unnest($4::uuid[], $5::text[], $6::int[], $7::bigint[], $8::int[]) p(run_id, status, attempt, last_id, block)
       where r.tenant_id = $1 and r.thread_id = $2 and r.run_id = p.run_id
-        and r.status = p.status and r.attempt = p.attempt
+        and r.status = p.status and r.attempt = p.attempt and r.content_expired_at is null
         and (r.status not in ('pending', 'running') or (r.status = 'pending' and r.available_at is not null))
       returning r.run_id, p.last_id
     ), deleted as (
@@ -115,6 +115,77 @@ export async function placeRuns(
   return rows[0]?.runs ?? 0;
 }
 
+/** How many runs of the thread have their content in each pack. */
+export async function contentPacks(sql: Sql, key: ThreadKey): Promise<{ packId: string; runs: number }[]> {
+  const { rows } = await sql.query<{ packId: string; runs: number }>(
+    `select content_pack_id as "packId", count(*)::int as runs
+    from runs
+    where tenant_id = $1 and thread_id = $2 and content_pack_id is not null
+    group by content_pack_id`,
+    [key.tenantId, key.threadId],
+  );
+  return rows;
+}
+
+/** Every pack that runs of the thread point to, for whatever they keep there. */
+export async function packsOfRuns(sql: Sql, key: ThreadKey): Promise<string[]> {
+  const { rows } = await sql.query<{ packId: string }>(
+    `select distinct u.pack_id as "packId"
+    from runs r
+    cross join lateral unnest(array[r.content_pack_id, r.manifest_pack_id, r.manifest_previous_id]) u(pack_id)
+    where r.tenant_id = $1 and r.thread_id = $2 and u.pack_id is not null`,
+    [key.tenantId, key.threadId],
+  );
+  return rows.map(({ packId }) => packId);
+}
+
+/** Where the moved contents of the thread's runs are, of one pack or of all. */
+export async function contentPlaces(
+  sql: Sql,
+  key: ThreadKey,
+  packId: string | null = null,
+): Promise<(ContentPlace & Readonly<{ runId: RunId }>)[]> {
+  const { rows } = await sql.query<ContentPlace & { runId: RunId }>(
+    `select run_id as "runId", content_pack_id as "packId", content_block as block
+    from runs
+    where tenant_id = $1 and thread_id = $2 and content_pack_id is not null
+      and ($3::uuid is null or content_pack_id = $3)
+    order by content_pack_id, content_block, seq`,
+    [key.tenantId, key.threadId, packId],
+  );
+  return rows;
+}
+
+/** Changes whenever content of a run is moved: it may name bodies from then on. */
+export async function contentVersion(sql: Sql, key: ThreadKey): Promise<string> {
+  const { rows } = await sql.query<{ version: string }>(
+    `select concat(count(content_pack_id), ' ', max(content_moved_at)) as version
+    from runs
+    where tenant_id = $1 and thread_id = $2`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.version ?? "";
+}
+
+export type RepackedRun = Readonly<{ runId: RunId; from: string; block: number }>;
+
+/** Points runs whose content is still in its old pack to the new one; returns how many. */
+export async function repointRuns(
+  sql: Sql,
+  key: ThreadKey,
+  packId: string,
+  runs: readonly RepackedRun[],
+): Promise<number> {
+  const { rowCount } = await sql.query(
+    `update runs r
+    set content_pack_id = $3, content_block = m.block
+    from unnest($4::uuid[], $5::uuid[], $6::int[]) m(run_id, from_pack, block)
+    where r.tenant_id = $1 and r.thread_id = $2 and r.run_id = m.run_id and r.content_pack_id = m.from_pack`,
+    [key.tenantId, key.threadId, packId, runs.map((r) => r.runId), runs.map((r) => r.from), runs.map((r) => r.block)],
+  );
+  return rowCount;
+}
+
 export type StoredContent = Readonly<{
   threadId: ThreadId;
   request: Buffer | null;
@@ -122,6 +193,8 @@ export type StoredContent = Readonly<{
   /** Batches in Postgres, in order; none unless asked for. */
   streamRows: readonly string[];
   moved: ContentPlace | null;
+  /** Null: it is still kept. */
+  expiredAt: Date | null;
 }>;
 
 /** A run's content in one snapshot: what is still here, and where the rest is. */
@@ -131,6 +204,7 @@ export async function storedContent(
 ): Promise<StoredContent | undefined> {
   const { rows } = await sql.query<Omit<StoredContent, "moved"> & { packId: string | null; block: number | null }>(
     `select r.thread_id as "threadId", r.request, r.error, r.content_pack_id as "packId", r.content_block as block,
+      r.content_expired_at as "expiredAt",
       case when $3 then array(
         select s.lines
         from stream_chunks s

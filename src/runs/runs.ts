@@ -191,6 +191,20 @@ export async function insertEdit(
   );
 }
 
+/** How the finished runs and edits of a thread ended, by run id. */
+export async function outcomesOfThread(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<ReadonlyMap<string, RunStatus>> {
+  const { rows } = await sql.query<{ runId: string; status: RunStatus }>(
+    `select run_id as "runId", status
+    from runs
+    where tenant_id = $1 and thread_id = $2 and status not in ('pending', 'running')`,
+    [key.tenantId, key.threadId],
+  );
+  return new Map(rows.map(({ runId, status }) => [runId, status]));
+}
+
 export type RunKey = Readonly<{ tenantId: TenantId; runId: RunId }>;
 
 /** Ends unfinished runs as cancelled, whoever holds them: their fence fails from then on. Returns those it changed. */

@@ -77,6 +77,8 @@ export type StreamPage = Readonly<{
   status: RunStatus;
   /** The pack that holds what the run streamed before, if that was moved; every move makes another. */
   packId: string | null;
+  /** Null: what it streamed is still kept. */
+  expiredAt: Date | null;
   lines: readonly StreamLine[];
   /** There may be more rows after these. */
   full: boolean;
@@ -91,9 +93,11 @@ export async function readStreamPage(
     threadId: ThreadId;
     status: RunStatus;
     packId: string | null;
+    expiredAt: Date | null;
     lines: string | null;
   }>(
-    `select r.thread_id as "threadId", r.status, r.content_pack_id as "packId", c.lines
+    `select r.thread_id as "threadId", r.status, r.content_pack_id as "packId",
+      r.content_expired_at as "expiredAt", c.lines
     from runs r
     left join lateral (
       select s.first_id, s.lines
@@ -118,6 +122,7 @@ export async function readStreamPage(
     threadId: run.threadId,
     status: run.status,
     packId: run.packId,
+    expiredAt: run.expiredAt,
     lines: batches.flatMap(parseLines).filter((line) => line.id > page.afterId),
     full: batches.length === page.maxRows,
   };

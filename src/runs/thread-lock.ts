@@ -38,15 +38,21 @@ export async function ensureThread(
   return (await lockThread(sql, thread)) as LockedThread;
 }
 
-/** Sets the status, merges `metadata` in, and notes that the state changed when it did. The thread must be locked. */
+/** Sets the status, merges `metadata` in, and notes what changed; with `quiet` nothing did for who sorts threads by that. */
 export async function updateThreadStatus(
   sql: Sql,
   change: ThreadKey &
-    Readonly<{ status: ThreadStatus; metadata?: Readonly<Record<string, unknown>>; stateChanged?: boolean }>,
+    Readonly<{
+      status: ThreadStatus;
+      metadata?: Readonly<Record<string, unknown>>;
+      stateChanged?: boolean;
+      quiet?: boolean;
+    }>,
 ): Promise<void> {
   await sql.query(
     `update threads
-    set status = $3, metadata = metadata || $4::jsonb, updated_at = clock_timestamp(),
+    set status = $3, metadata = metadata || $4::jsonb,
+      updated_at = case when $6 then updated_at else clock_timestamp() end,
       state_updated_at = case when $5 then clock_timestamp() else state_updated_at end
     where tenant_id = $1 and thread_id = $2`,
     [
@@ -55,6 +61,7 @@ export async function updateThreadStatus(
       change.status,
       JSON.stringify(change.metadata ?? {}),
       change.stateChanged ?? false,
+      change.quiet ?? false,
     ],
   );
 }

@@ -54,6 +54,40 @@ export async function getThread(sql: Sql, key: ThreadKey): Promise<ThreadRow | u
   return rows[0];
 }
 
+/** Changes whenever a run is accepted or settled on the thread, or its state or labels are edited; undefined: it is gone. */
+export async function threadVersion(sql: Sql, key: ThreadKey): Promise<string | undefined> {
+  const { rows } = await sql.query<{ version: string }>(
+    "select updated_at::text as version from threads where tenant_id = $1 and thread_id = $2",
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.version;
+}
+
+export type ThreadOfGraph = Readonly<{ threadId: ThreadId; graphId: string | null }>;
+
+/** Threads that people see, of these graphs or all, by id. */
+export async function threadsOfGraphs(
+  sql: Sql,
+  page: Readonly<{
+    tenantId: TenantId;
+    threadId: ThreadId | null;
+    graphIds: readonly string[] | null;
+    after: ThreadId | null;
+    limit: number;
+  }>,
+): Promise<ThreadOfGraph[]> {
+  const { rows } = await sql.query<ThreadOfGraph>(
+    `select thread_id as "threadId", metadata ->> 'graph_id' as "graphId"
+    from threads
+    where tenant_id = $1 and not ephemeral and ($2::uuid is null or thread_id = $2)
+      and ($3::text[] is null or metadata ->> 'graph_id' = any ($3)) and ($4::uuid is null or thread_id > $4)
+    order by thread_id
+    limit $5`,
+    [page.tenantId, page.threadId, page.graphIds, page.after, page.limit],
+  );
+  return rows;
+}
+
 export type ThreadFilter = Readonly<{
   tenantId: TenantId;
   ids?: readonly ThreadId[] | undefined;

@@ -4,9 +4,10 @@ import type { TenantId, TimerId } from "../core/ids.js";
 
 /**
  * `run.release`: a delayed or sleeping run may go on. `run.wake`: a branch that slept beside the questions of a run may.
- * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store.
+ * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. `repack`: packs of which little is in use.
+ * `retention`: what is kept for a time only goes, for the whole tenant.
  */
-export type TimerKind = "run.release" | "run.wake" | "thread.delete" | "move";
+export type TimerKind = "run.release" | "run.wake" | "thread.delete" | "move" | "repack" | "retention";
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;
@@ -75,6 +76,20 @@ export async function peekDueTimers(
     [peek.kinds, peek.limit],
   );
   return rows;
+}
+
+/** Those of `refIds` that have a timer of this kind ahead of them. */
+export async function dueTimerRefs(
+  sql: Sql,
+  find: Readonly<{ tenantId: TenantId; kind: TimerKind; refIds: readonly string[] }>,
+): Promise<string[]> {
+  const { rows } = await sql.query<{ refId: string }>(
+    `select ref_id as "refId"
+    from timers
+    where tenant_id = $1 and kind = $2 and ref_id = any ($3::uuid[]) and status = 'due'`,
+    [find.tenantId, find.kind, find.refIds],
+  );
+  return rows.map(({ refId }) => refId);
 }
 
 type TimerKey = Readonly<{ tenantId: TenantId; timerId: TimerId }>;

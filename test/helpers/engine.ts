@@ -10,6 +10,7 @@ import {
   type Running,
 } from "../../src/compose.js";
 import type { Deps } from "../../src/core/deps.js";
+import type { Retention } from "../../src/core/retention.js";
 import { fireTimers } from "../../src/engine/commands/fire-timers.js";
 import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
 import type { Engine } from "../../src/engine/engine.js";
@@ -47,6 +48,7 @@ export type EngineOptions = Readonly<{
   /** Threads come over from there when they are touched. */
   adoptFrom?: string;
   adoptGraph?: string;
+  retention?: Retention;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -66,6 +68,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     maxBlockMs: 60_000,
     previews: options.previews ?? true,
     adoptGraph,
+    retention: options.retention ?? null,
     logLevel,
   };
   try {

@@ -39,7 +39,7 @@ async function deleteRows(deps: Deps, sql: Sql, key: ThreadKey): Promise<Deleted
   const unfinished = await lockUnfinishedRuns(sql, key);
   const runIds = unfinished.map((run) => run.runId);
   const ended = await endRuns(sql, { ...key, runIds, reason: "the thread was deleted" });
-  await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move"], refIds: [key.threadId] });
+  await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move", "repack"], refIds: [key.threadId] });
   await insertTombstone(sql, key);
   await deleteThreadCheckpoints(sql, key);
   await deleteThreadRow(sql, key);

@@ -1,29 +1,17 @@
 // Edits of a thread's state are runs too: short, leased, fenced, ordered and logged.
 import type { Lease } from "../../core/clock.js";
-import type { Deps, Sql } from "../../core/deps.js";
-import { EngineError } from "../../core/errors.js";
-import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
-import type { PendingInterrupt, ThreadStatus } from "../../core/run.js";
+import type { Deps } from "../../core/deps.js";
+import type { PendingInterrupt } from "../../core/run.js";
 import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { retryTransient } from "../../db/retry-transient.js";
-import { insertEdit, lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
-import { endAttempt } from "../../runs/settle.js";
+import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
 import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
-import { leaseLost } from "./settle-run.js";
-import { undoEdit } from "./undo-edit.js";
+import { endEdit } from "./end-edit.js";
+import { giveBack, type Hold, takeThread } from "./hold-thread.js";
 
-export type EditInput = Readonly<{
-  tenantId: TenantId;
-  threadId: ThreadId;
-  assistantId: AssistantId;
-  graphId: string;
-  /** Unique per process start. */
-  owner: string;
-  leaseMs: number;
-  moveAfterMs: number;
-}>;
+export type EditInput = Hold & Readonly<{ moveAfterMs: number }>;
 
 /** What the edit left behind: whether there is something to go on with, and which questions are open. */
 export type Edited<T> = Readonly<{
@@ -43,23 +31,14 @@ export async function editThread<T>(
   edit: EditInput,
   work: (lease: Lease) => Promise<Edited<T>>,
 ): Promise<T> {
-  const runId = deps.ids.next<RunId>();
-  const lease: Lease = { tenantId: edit.tenantId, threadId: edit.threadId, runId, attempt: 1, owner: edit.owner };
-  const threadStatus = await deps.db.tx(async (sql) => {
-    const thread = await lockThread(sql, edit);
-    if (thread === undefined) throw new EngineError("not_found", `Thread with ID ${edit.threadId} not found`);
-    if ((await lockUnfinishedRuns(sql, edit)).length > 0) throw new EngineError("thread_busy", "Thread is busy");
-    await insertEdit(sql, { ...edit, runId, threadStatus: thread.status });
-    await updateThreadStatus(sql, { ...edit, status: "busy" });
-    return thread.status;
-  });
+  const { lease, thread } = await takeThread(deps, edit);
   try {
     const edited = await work(lease);
     const settle = () => settleEdit(deps, lease, edited, edit.moveAfterMs);
     await retryTransient(settle, { ...deps, deadlineMs: edit.leaseMs });
     return edited.value;
   } catch (error) {
-    await abandonEdit(deps, lease, threadStatus);
+    await giveBack(deps, lease, thread.status);
     throw error;
   }
 }
@@ -68,7 +47,7 @@ async function settleEdit<T>(deps: Deps, lease: Lease, edited: Edited<T>, moveAf
   const next = await deps.db.tx(async (sql) => {
     await lockThread(sql, lease);
     const others = (await lockUnfinishedRuns(sql, lease)).filter((run) => run.runId !== lease.runId);
-    await end(sql, lease, edited.checkpointId, null);
+    await endEdit(sql, lease, { checkpointId: edited.checkpointId, errorCode: null });
     await appendEvent(sql, lease, { type: "run.settled", attempt: 1, payload: { outcome: "edit" } });
     await withdrawApprovals(sql, {
       tenantId: lease.tenantId,
@@ -95,33 +74,4 @@ async function settleEdit<T>(deps: Deps, lease: Lease, edited: Edited<T>, moveAf
     return head;
   });
   if (next) deps.notifier.notify("runs");
-}
-
-async function abandonEdit(deps: Deps, lease: Lease, threadStatus: ThreadStatus): Promise<void> {
-  try {
-    const next = await deps.db.tx(async (sql) => {
-      await lockThread(sql, lease);
-      const own = (await lockUnfinishedRuns(sql, lease)).find((run) => run.runId === lease.runId);
-      await end(sql, lease, null, "edit_failed");
-      return undoEdit(sql, lease, { begun: own?.begun ?? false, threadStatus });
-    });
-    if (next) deps.notifier.notify("runs");
-  } catch (error) {
-    // The sweeper ends it when its lease is over.
-    const code = String((error as { code?: unknown }).code ?? "internal");
-    deps.log.warn({ run_id: lease.runId, code }, "could not end a failed edit; it ends with its lease");
-  }
-}
-
-async function end(sql: Sql, lease: Lease, checkpointId: string | null, errorCode: string | null): Promise<void> {
-  const ended = await endAttempt(sql, lease, {
-    status: errorCode === null ? "success" : "error",
-    waitsFor: null,
-    resultCheckpointId: checkpointId,
-    errorCode,
-    errorType: null,
-    errorPreview: null,
-    error: null,
-  });
-  if (!ended) throw leaseLost(lease);
 }

@@ -10,7 +10,7 @@ import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow
 import { deleteThread } from "./delete-thread.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
-/** The kinds that become their effect inside one transaction; `move` belongs to the mover. */
+/** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
 export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete"] as const;
 const BATCH = 100;
 const RETRY_MS = 5_000;
@@ -42,6 +42,8 @@ async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
     case "thread.delete":
       return fireDelete(deps, timer);
     case "move":
+    case "repack":
+    case "retention":
       return false;
   }
 }

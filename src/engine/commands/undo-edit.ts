@@ -9,13 +9,14 @@ import { type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 export async function undoEdit(
   sql: Sql,
   thread: ThreadKey,
-  edit: Readonly<{ begun: boolean; threadStatus: ThreadStatus }>,
+  edit: Readonly<{ begun: boolean; threadStatus: ThreadStatus; quiet?: boolean }>,
 ): Promise<boolean> {
   const { tenantId, threadId } = thread;
   // Once its checkpoint is the head, what was asked at the one before can't be answered any more.
   if (edit.begun) await withdrawApprovals(sql, { tenantId, threadId, reason: "the state was edited" });
   const next = await makeNextHead(sql, thread);
   const status = edit.begun ? "idle" : edit.threadStatus;
-  await updateThreadStatus(sql, { ...thread, status: (await hasUnfinishedRuns(sql, thread)) ? "busy" : status });
+  const busy = await hasUnfinishedRuns(sql, thread);
+  await updateThreadStatus(sql, { tenantId, threadId, status: busy ? "busy" : status, quiet: edit.quiet ?? false });
   return next;
 }

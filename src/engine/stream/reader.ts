@@ -1,6 +1,7 @@
 // A run's stream for whoever watches it, from any process: what is stored, then what comes, until the run is finished.
 import type { Deps } from "../../core/deps.js";
 import type { RunId, TenantId } from "../../core/ids.js";
+import { isEngineError } from "../../core/errors.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { isFinished } from "../../core/run.js";
 import { lastStreamId, readStreamPage, type StreamLine } from "../../runs/stream-chunks.js";
@@ -51,16 +52,24 @@ export async function* readStream(deps: Deps, options: ReadStreamOptions): Async
         }
         from.packId = page.packId;
         if (moved || page.full) continue;
+        if (page.expiredAt !== null)
+          yield { kind: "line", line: expired(options.runId, page.expiredAt, from.afterId + 1) };
         if (isFinished(page.status)) return;
       } catch (error) {
         // Stores that are away for a while are waited for: who watches would only come back and ask again.
-        if (!isTransientDbError(error)) throw error;
+        // What expired between two looks is told by the next one.
+        if (!isTransientDbError(error) && !isEngineError(error, "expired")) throw error;
       }
       if ((await news.wait()) === "heartbeat") yield { kind: "heartbeat" };
     }
   } finally {
     news.close();
   }
+}
+
+/** Instead of the events of a run that are no longer kept. */
+function expired(runId: RunId, expiredAt: Date, id: number): StreamLine {
+  return { id, event: "expired", json: JSON.stringify({ run_id: runId, expired_at: expiredAt.toISOString() }) };
 }
 
 type StartingPoint = { afterId: number; packId: string | null };

@@ -1,0 +1,114 @@
+// The pruner: keeps to the retention from time to time, and packs anew what was left of packs. One process at a time does a round,
+// by the claim of its timer; packs are anybody's, thread by thread.
+import type { Deps } from "../../core/deps.js";
+import { isEngineError } from "../../core/errors.js";
+import type { TenantId, ThreadId } from "../../core/ids.js";
+import type { Retention } from "../../core/retention.js";
+import { backoffMs, isTransientDbError } from "../../core/retry.js";
+import { claimTimers, endClaim, postponeClaim, type TimerClaim } from "../../schedule/timer-claims.js";
+import { nextDueInMs, setTimer, type TimerKind } from "../../schedule/timers.js";
+import { repackThread } from "../repack-thread.js";
+import { keepRetention } from "../retention.js";
+import { createLoop, type Loop } from "./loop.js";
+
+export type PrunerOptions = Readonly<{
+  /** Null: everything is kept for ever. */
+  retention: Retention | null;
+  owner: string;
+  leaseMs: number;
+}>;
+
+/** Longer than it takes; then the timer of a pruner that died is due again. */
+const CLAIM_MS = 30 * 60_000;
+const EVERY_MS = 60 * 60_000;
+const FIRST_MS = 60_000;
+const CONCURRENCY = 2;
+const BACKOFF_BASE_MS = 5_000;
+const BACKOFF_CAP_MS = 5 * 60_000;
+/** The retention's timer is the tenant's own. */
+const OF_TENANT = "00000000-0000-0000-0000-000000000000";
+
+/** Sets the timer of a tenant's rounds, if it isn't set. */
+export async function setRetentionTimer(deps: Deps, tenantId: TenantId, afterMs = FIRST_MS): Promise<void> {
+  const timer = {
+    tenantId,
+    timerId: deps.ids.next<TimerClaim["timerId"]>(),
+    kind: "retention",
+    refId: OF_TENANT,
+  } as const;
+  await setTimer(deps.db, { ...timer, when: { afterMs } });
+}
+
+export function createPruner(deps: Deps, options: PrunerOptions & Readonly<{ pollMs: number }>): Loop {
+  const stopping = new AbortController();
+  const kinds: TimerKind[] = options.retention === null ? ["repack"] : ["repack", "retention"];
+  const loop = createLoop(deps, {
+    name: "pruner",
+    pollMs: options.pollMs,
+    topics: ["move"],
+    nextDueInMs: () => nextDueInMs(deps.db, kinds),
+    tick: () => tickPruner(deps, options, stopping.signal),
+  });
+  return {
+    ...loop,
+    async stop() {
+      stopping.abort();
+      await loop.stop();
+    },
+  };
+}
+
+/** One round: packs that are due, and the retention when it is; returns how many timers it took. */
+export async function tickPruner(deps: Deps, options: PrunerOptions, signal?: AbortSignal): Promise<number> {
+  const packs = await claimTimers(deps.db, { kind: "repack", limit: CONCURRENCY, forMs: CLAIM_MS });
+  await Promise.all(packs.map((timer) => repackOne(deps, timer)));
+  if (options.retention === null || signal?.aborted) return packs.length;
+  const rounds = await claimTimers(deps.db, { kind: "retention", limit: 1, forMs: CLAIM_MS });
+  for (const timer of rounds) await retainOne(deps, options.retention, options, timer, signal);
+  return packs.length + rounds.length;
+}
+
+async function repackOne(deps: Deps, timer: TimerClaim): Promise<void> {
+  const thread = { tenantId: timer.tenantId, threadId: timer.refId as ThreadId };
+  try {
+    const { rewritten, retired } = await repackThread(deps, thread);
+    const fields = { tenant_id: thread.tenantId, thread_id: thread.threadId, rewritten, retired };
+    if (rewritten + retired > 0) deps.log.debug(fields, "packs of a thread were written anew");
+    await endClaim(deps.db, timer);
+  } catch (error) {
+    await postpone(deps, timer, error);
+  }
+}
+
+async function retainOne(
+  deps: Deps,
+  retention: Retention,
+  options: PrunerOptions,
+  timer: TimerClaim,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const { tenantId } = timer;
+  const scope = { tenantId, threadId: null, dryRun: false, owner: options.owner, leaseMs: options.leaseMs };
+  let [threads, skipped] = [0, 0];
+  try {
+    for await (const report of keepRetention(deps, retention, { ...scope, ...(signal && { signal }) })) {
+      if (report.outcome === "pruned") threads += 1;
+      else skipped += 1;
+      const fields = { tenant_id: tenantId, thread_id: report.threadId, code: report.code };
+      if (report.outcome === "failed") deps.log.error(fields, "a thread can't be pruned");
+    }
+    if (threads + skipped > 0) deps.log.info({ tenant_id: tenantId, threads, skipped }, "a round of retention is over");
+    await postponeClaim(deps.db, timer, { afterMs: signal?.aborted ? 0 : EVERY_MS, error: null });
+  } catch (error) {
+    await postpone(deps, timer, error);
+  }
+}
+
+async function postpone(deps: Deps, timer: TimerClaim, error: unknown): Promise<void> {
+  const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
+  const fields = { ref_id: timer.refId, code, error: (error as Error).name };
+  if (isTransientDbError(error)) deps.log.warn(fields, "pruning has to wait");
+  else deps.log.error(fields, "pruning failed");
+  const afterMs = backoffMs(timer.attempts, deps.random(), BACKOFF_BASE_MS, BACKOFF_CAP_MS);
+  await postponeClaim(deps.db, timer, { afterMs, error: code });
+}
