@@ -10,6 +10,8 @@ import type { CheckpointOp } from "../../src/checkpoint/ops.js";
 import type { Db } from "../../src/core/deps.js";
 import { isEngineError } from "../../src/core/errors.js";
 import { DEFAULT_TENANT } from "../../src/core/ids.js";
+import { openDb } from "../../src/db/pool.js";
+import { createLog } from "../../src/observe/log.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
 import { createTestSavers, type TestSavers } from "../helpers/savers.js";
 
@@ -311,6 +313,18 @@ describe("a saver", () => {
     await expect(put(saver, root)).rejects.toMatchObject({ code: "value_unsupported" });
     await expect(saver.flushed()).rejects.toMatchObject({ code: "value_unsupported" });
     expect(await count("checkpoints")).toBe(0);
+  });
+
+  it("has its commits and its reads of a head kept prepared", async () => {
+    const one = openDb({ url: database.url, max: 1, log: createLog("silent"), applicationName: "one" });
+    const saver = createTestSavers(one).forAny();
+    await put(saver, root, { values: { a: 1 } });
+    await saver.getTuple(root);
+    const { rows } = await one.query<{ statement: string }>("select statement from pg_prepared_statements");
+    const kept = (text: string) => rows.filter(({ statement }) => statement.includes(text));
+    expect(kept("insert into checkpoints ")).toHaveLength(1);
+    expect(kept("with recursive only_channels")).toHaveLength(1);
+    await one.close();
   });
 
   it("without a commit only reads", async () => {

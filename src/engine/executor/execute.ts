@@ -217,8 +217,8 @@ function patient(deps: Deps, signal: AbortSignal): Deps["db"] {
   return {
     tx: (work) => deps.db.tx(work),
     close: () => deps.db.close(),
-    query: (text, values) =>
-      retryTransient(() => deps.db.query(text, values), {
+    query: (text, values, query) =>
+      retryTransient(() => deps.db.query(text, values, query), {
         clock,
         random,
         deadlineMs: Number.POSITIVE_INFINITY,
