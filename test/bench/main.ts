@@ -24,8 +24,7 @@ const PARTS: Readonly<Record<PartName, (run: Run) => Promise<void>>> = {
   "long-threads": measureLongThreads,
 };
 
-async function main(): Promise<number> {
-  const options = readArguments(process.argv.slice(2));
+async function main(options: Arguments): Promise<number> {
   if (!existsSync(fileURLToPath(new URL("../../dist/main.js", import.meta.url)))) {
     throw new Error("dist/main.js is missing: npm run bench builds it, or run npm run build");
   }
@@ -34,11 +33,20 @@ async function main(): Promise<number> {
   const server = await startPostgres();
   try {
     console.error(`bench: ${server.version}, node ${process.version}, ${os.availableParallelism()} cores`);
-    await measureAll(options, server, report);
+    await Promise.race([measureAll(options, server, report), interruption()]);
   } finally {
     await server.stop();
   }
   return conclude(options, server, report);
+}
+
+/** Rejects when the benchmark is told to end, so that what it started is ended as well. */
+function interruption(): Promise<never> {
+  return new Promise((_, reject) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.once(signal, () => reject(new Error(`ended by ${signal}`)));
+    }
+  });
 }
 
 /** Round by round, so that what disturbs the machine for a while falls on all alike. */
@@ -58,9 +66,19 @@ function conclude(options: Arguments, server: Postgres, report: Report): number 
   return options.check && judged.some(({ verdict }) => verdict === "missed") ? 1 : 0;
 }
 
+function readOrExit(): Arguments {
+  try {
+    return readArguments(process.argv.slice(2));
+  } catch (error) {
+    console.error(`bench: ${(error as Error).message}\n\n${USAGE}`);
+    process.exit(2);
+  }
+}
+
+/** What is left of an interrupted measurement is not waited for: its processes are killed at exit. */
 try {
-  process.exitCode = await main();
+  process.exit(await main(readOrExit()));
 } catch (error) {
-  console.error(`bench: ${error instanceof Error ? error.message : String(error)}\n\n${USAGE}`);
-  process.exitCode = 2;
+  console.error("bench:", error);
+  process.exit(2);
 }

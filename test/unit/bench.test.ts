@@ -53,6 +53,17 @@ describe("a target", () => {
   });
 });
 
+test("a target shows the worse noise of both sides", () => {
+  vi.spyOn(console, "log").mockImplementation(() => undefined);
+  const report = createReport(null);
+  const sample = { round: 1, part: "part", work: "c=50" };
+  report.add({ ...sample, who: "perdure", figures: { "runs/s": 2, "foreign cores": 0.1 } });
+  report.add({ ...sample, who: "peer", figures: { "runs/s": 1, "foreign cores": 0.9 } });
+  vi.restoreAllMocks();
+  const target: Target = { name: "t", ours, peer, must: { atLeast: 2 }, aim: { atLeast: 3 } };
+  expect(judge(report.samples(), target)).toMatchObject({ figure: 2, verdict: "must", foreignCores: 0.9 });
+});
+
 test("an aim is never easier than its must", () => {
   for (const { name, must, aim } of TARGETS) {
     if ("atLeast" in must && "atLeast" in aim) expect(aim.atLeast, name).toBeGreaterThan(must.atLeast);

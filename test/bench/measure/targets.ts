@@ -22,6 +22,8 @@ export type Judged = Readonly<{
   peer: number | null;
   figure: number | null;
   verdict: Verdict;
+  /** Processors that others used meanwhile, on either side. */
+  foreignCores: number | null;
 }>;
 
 export function judge(samples: readonly Sample[], target: Target): Judged {
@@ -30,7 +32,12 @@ export function judge(samples: readonly Sample[], target: Target): Judged {
   const peer = peerPlace === undefined ? null : valueOf(samples, peerPlace);
   const figure = peerPlace === undefined ? ours : ratioOf(samples, place, peerPlace);
   const verdict = figure === null ? "n/a" : holds(figure, aim) ? "aim" : holds(figure, must) ? "must" : "missed";
-  return { target, ours, peer, figure, verdict };
+  return { target, ours, peer, figure, verdict, foreignCores: noiseOf(samples, [place, peerPlace ?? place]) };
+}
+
+function noiseOf(samples: readonly Sample[], places: readonly Place[]): number | null {
+  const noises = places.flatMap((place) => valueOf(samples, { ...place, figure: "foreign cores" }) ?? []);
+  return noises.length === 0 ? null : Math.max(...noises);
 }
 
 function holds(figure: number, bound: Bound): boolean {
@@ -38,7 +45,7 @@ function holds(figure: number, bound: Bound): boolean {
 }
 
 export function targetTable(judged: readonly Judged[]): string {
-  const rows = judged.map(({ target, ours, peer, figure, verdict }) => [
+  const rows = judged.map(({ target, ours, peer, figure, verdict, foreignCores }) => [
     target.name,
     show(ours),
     show(peer),
@@ -46,8 +53,9 @@ export function targetTable(judged: readonly Judged[]): string {
     showBound(target.must),
     showBound(target.aim),
     verdict,
+    verdict === "n/a" ? "" : show(foreignCores),
   ]);
-  return markdownTable([["target", "perdure", "peer", "ratio", "must", "aim", "holds"], ...rows]);
+  return markdownTable([["target", "perdure", "peer", "ratio", "must", "aim", "holds", "foreign cores"], ...rows]);
 }
 
 function showBound(bound: Bound): string {

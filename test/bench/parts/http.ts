@@ -42,8 +42,8 @@ type Amounts = Readonly<Record<number, number>>;
 
 export async function measureRuns(run: Run): Promise<void> {
   const { quick, peers } = run;
-  const many: Amounts = quick ? { 1: 40, 10: 100, 50: 300 } : { 1: 120, 10: 300, 50: 600 };
-  const few: Amounts = quick ? { 1: 6, 10: 40, 50: 150 } : { 1: 15, 10: 100, 50: 300 };
+  const many: Amounts = quick ? { 1: 30, 10: 80, 50: 250 } : { 1: 120, 10: 300, 50: 600 };
+  const few: Amounts = quick ? { 1: 5, 10: 30, 50: 100 } : { 1: 15, 10: 100, 50: 300 };
   await measurePerdure(run, WHO.start, "start", many);
   if (peers) await measureServer(run, WHO.skeleton, () => openSkeleton(run), many);
   if (peers) await measureServer(run, WHO.devServer, openDevServer, few);

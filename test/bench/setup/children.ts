@@ -10,7 +10,8 @@ process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-function keep(child: ChildProcess): number {
+/** Has it killed at exit, if it is still there; returns its pid. */
+export function keep(child: ChildProcess): number {
   running.add(child);
   child.once("exit", () => running.delete(child));
   if (child.pid === undefined) throw new Error("a process of the benchmark could not be started");

@@ -12,6 +12,7 @@ import pg from "pg";
 import { startEmbeddedPostgres } from "../../../src/db/embedded/server.js";
 import { createLog } from "../../../src/observe/log.js";
 import { until } from "../../helpers/wait.js";
+import { keep } from "./children.js";
 import { parentNamed } from "../measure/cpu.js";
 
 const run = promisify(execFile);
@@ -100,6 +101,7 @@ async function startDebian(bin: string, home: string): Promise<Started> {
   const all = { ...SETTINGS, listen_addresses: "127.0.0.1", port: String(port), unix_socket_directories: "" };
   const options = Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const server = spawn(...asUser("postgres", ["-D", data, ...options]), { cwd: home, stdio: "ignore" });
+  keep(server);
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   await until("Postgres to answer", () => ask(url, "select 1"));
   return { url, stop: () => stopServer(server) };
