@@ -10,7 +10,13 @@ import { messageOfKwargs } from "./message.js";
 export type Foreign = Readonly<{ path: string; className: string }>;
 
 type Json = { [key: string]: unknown };
-type Reading = { readonly path: PathStep[]; readonly foreign: Foreign[]; inMessage: number };
+type Reading = {
+  readonly path: PathStep[];
+  readonly foreign: Foreign[];
+  /** How many messages stand around the value, and how much of it is user data that was marked as such. */
+  inMessage: number;
+  inData: number;
+};
 
 const MAX_DEPTH = 1_000;
 const ESCAPED = "__lc_escaped__";
@@ -33,7 +39,7 @@ export function decodeStock(type: string | null, blob: Buffer | null, name: stri
   } catch (cause) {
     throw new EngineError("value_unsupported", `The stored value of ${name} isn't readable JSON.`, { cause });
   }
-  return revive({ path: [name], foreign, inMessage: 0 }, json);
+  return revive({ path: [name], foreign, inMessage: 0, inData: 0 }, json);
 }
 
 function revive(r: Reading, value: unknown): unknown {
@@ -48,8 +54,8 @@ function revive(r: Reading, value: unknown): unknown {
     return value;
   }
   const json = value as Json;
-  if (r.inMessage > 0 && isEscaped(json)) return json[ESCAPED];
-  const isMessage = isConstructor(json, 1);
+  if (r.inMessage > 0 && r.inData === 0 && isEscaped(json)) return reviveData(r, json[ESCAPED]);
+  const isMessage = r.inData === 0 && isConstructor(json, 1);
   if (isMessage) r.inMessage += 1;
   for (const key of Object.keys(json)) {
     const inner = reviveUnder(r, key, json[key]);
@@ -67,6 +73,14 @@ function reviveUnder(r: Reading, key: PathStep, value: unknown): unknown {
   return revived;
 }
 
+/** Only `undefined` is written in such data as it is elsewhere. */
+function reviveData(r: Reading, value: unknown): unknown {
+  r.inData += 1;
+  const revived = revive(r, value);
+  r.inData -= 1;
+  return revived;
+}
+
 /** User data in a message that might be taken for a record. */
 function isEscaped(json: Json): boolean {
   return ESCAPED in json && Object.keys(json).length === 1;
@@ -77,8 +91,9 @@ function isConstructor(json: Json, lc: 1 | 2): boolean {
 }
 
 function ofRecord(r: Reading, json: Json): unknown {
+  if (json["lc"] === 2 && json["type"] === "undefined") return undefined;
+  if (r.inData > 0) return json;
   if (json["lc"] === 2) {
-    if (json["type"] === "undefined") return undefined;
     if (json["type"] === "delta_snapshot" && Object.hasOwn(json, "value")) return new DeltaSnapshot(json["value"]);
     return isConstructor(json, 2) ? (container(json) ?? json) : json;
   }
