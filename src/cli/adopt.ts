@@ -37,6 +37,7 @@ export async function threadsAdopt(engine: Engine, source: Source, flags: AdoptF
       tenantId: DEFAULT_TENANT,
       graphId,
       verify: true,
+      waitMs: Number.POSITIVE_INFINITY,
       signal: stop.signal,
       onTotal: (threads) => (tally.total = threads),
       onPart: (checkpoints) => (tally.checkpoints += checkpoints),

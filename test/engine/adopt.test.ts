@@ -48,7 +48,7 @@ function onSaver(graph: Graph, saver: unknown): Graph {
 }
 
 const at = (threadId: string, more: object = {}) => ({ configurable: { thread_id: threadId, ...more } });
-const options = { tenantId: DEFAULT_TENANT, graphId: "graph", verify: true };
+const options = { tenantId: DEFAULT_TENANT, graphId: "graph", verify: true, waitMs: 20_000 };
 const adopt = ({ engine, stock }: Site, id: string) => adoptThread(engine, stock.source, id, options);
 const run = (graph: Graph, input: unknown, id: string) => graph.invoke(input, at(id)) as Promise<unknown>;
 

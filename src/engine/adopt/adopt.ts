@@ -35,6 +35,8 @@ export type AdoptOptions = Readonly<{
   graphId: string;
   /** Look at each checkpoint once it is stored. */
   verify: boolean;
+  /** How long to wait for another process that has the thread; what is dead gives it up after its lease. */
+  waitMs: number;
   onPart?: (checkpoints: number) => void;
 }>;
 
@@ -59,7 +61,7 @@ export async function adoptThread(
   options: AdoptOptions,
 ): Promise<Adopted> {
   const adoption = adoptionFor(engine, source, sourceThreadId, options);
-  const begun = await begin(engine, adoption);
+  const begun = await begin(engine, adoption, options.waitMs);
   if (begun.kind !== "lease") return notAdopted(adoption, begun.kind);
   try {
     return adopted(adoption, await fill(engine, source, adoption, begun.lease, options));
@@ -138,8 +140,8 @@ function tupleOf({ checkpoint, metadata, parentId, writes }: StockCheckpoint): C
 }
 
 /** Who holds the thread may be dead, and nobody else about to find that out: its lease is waited for. */
-async function begin({ deps, edits }: Engine, adoption: Adoption): Promise<Begun> {
-  const endMs = deps.clock.monotonicMs() + 2 * edits.leaseMs;
+async function begin({ deps, edits }: Engine, adoption: Adoption, maxMs: number): Promise<Begun> {
+  const endMs = deps.clock.monotonicMs() + maxMs;
   for (let waitMs = 20; ; waitMs = Math.min(2 * waitMs, 500)) {
     const begun = await beginAdoption(deps, adoption);
     if (begun.kind !== "busy" || deps.clock.monotonicMs() > endMs) return begun;

@@ -15,6 +15,9 @@ export type OnTouch = Readonly<{
   graphId: string;
 }>;
 
+/** As long as a client may be kept waiting: more than the default lease of a process that died. */
+const WAIT_MS = 30_000;
+
 /** Throws `config_invalid` when it can't be known which graph the threads are of. */
 export function createOnTouch(source: Source, graphs: Graphs, graphId: string | null): OnTouch {
   const [only, other] = graphs.ids;
@@ -60,7 +63,8 @@ async function adoptOnTouch(
   const sourceId = await source.look((sql) => findStockThread(sql, [threadId, threadId.toUpperCase()]));
   if (sourceId === undefined) return;
   const startMs = engine.deps.clock.monotonicMs();
-  const { outcome, error, copied } = await adoptThread(engine, source, sourceId, { tenantId, graphId, verify: false });
+  const options = { tenantId, graphId, verify: false, waitMs: WAIT_MS };
+  const { outcome, error, copied } = await adoptThread(engine, source, sourceId, options);
   if (error !== null) {
     throw new EngineError(error.code, `Thread ${threadId} can't be adopted. ${error.message}`, { cause: error });
   }

@@ -2,6 +2,7 @@
 import {
   AIMessage,
   AIMessageChunk,
+  type AIMessageFields,
   type BaseMessage,
   HumanMessage,
   RemoveMessage,
@@ -45,7 +46,8 @@ const WRITTEN: Record<string, unknown> = {
     additional_kwargs: { "kebab-key": 1, lc: 7, nested: { lc: 1, type: "constructor", id: ["x"] }, gone: undefined },
     response_metadata: { tokens: [undefined, 1] },
     usage_metadata: { input_tokens: 1, output_tokens: 2, total_tokens: 3 },
-  }),
+    // Its types leave out usage beside plain tool calls.
+  } as unknown as AIMessageFields),
   chunk: new AIMessageChunk({ content: "par", tool_call_chunks: [{ name: "pay", args: "{", id: "c", index: 0 }] }),
   tool: new ToolMessage({ content: "ok", tool_call_id: "c1", status: "error", artifact: { raw: [1] } }),
   remove: new RemoveMessage({ id: "h" }),
