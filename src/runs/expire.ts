@@ -60,11 +60,11 @@ export async function expireRunContents(
   );
 }
 
-/** Deletes edits that stored nothing and ended so long ago; returns how many. */
+/** Deletes edits that stored nothing and ended so long ago, but for those that say whose a hidden thread is; returns how many. */
 export async function deleteOldEdits(sql: Sql, tenantId: TenantId, olderThanMs: number): Promise<number> {
   const { rowCount } = await sql.query(
     `delete from runs
-    where tenant_id = $1 and kind = 'edit' and not begun
+    where tenant_id = $1 and kind = 'edit' and not begun and not (metadata ? 'adopted_from')
       and finished_at < clock_timestamp() - $2::float8 * interval '1 ms'`,
     [tenantId, olderThanMs],
   );

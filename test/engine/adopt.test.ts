@@ -13,8 +13,11 @@ import {
 } from "@langchain/langgraph";
 import { v5 as uuidv5, v7 as uuidv7 } from "uuid";
 import { describe, expect, it } from "vitest";
+import { systemAssistantId } from "../../src/assistants/queries.js";
 import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
 import { adoptThread, tryAdoption } from "../../src/engine/adopt/adopt.js";
+import { beginAdoption } from "../../src/engine/commands/adopt-thread.js";
+import { deleteOldEdits } from "../../src/runs/expire.js";
 import { findThread, touchThread } from "../../src/engine/adopt/on-touch.js";
 import { ADOPTED_THREADS } from "../../src/engine/adopt/thread-id.js";
 import { createCombiner } from "../../src/engine/commit.js";
@@ -292,6 +295,23 @@ describe("what can't come over as it is", () => {
       ]);
       expect((await site.client.threads.get(threadId)).status).toBe("interrupted");
     });
+  });
+});
+
+it("a thread whose adoption died before it stored anything can still be adopted, much later", async () => {
+  await withBoth(gateGraph([], ["q1"]), async (site) => {
+    const { deps, engine, stock, db } = site;
+    const threadId = uuidv7() as ThreadId;
+    await run(site.there, { log: ["in"] }, threadId);
+    const from = { schema: stock.source.schema, thread_id: threadId };
+    const assistantId = systemAssistantId("graph");
+    const adoption = { ...engine.edits, tenantId: DEFAULT_TENANT, threadId, from, graphId: "graph", assistantId };
+    expect(await beginAdoption(deps, adoption)).toMatchObject({ kind: "lease" });
+    await expect(site.client.threads.get(threadId)).rejects.toThrow("404");
+    await db.db.query("update runs set lease_expires_at = now() - interval '1 s' where thread_id = $1", [threadId]);
+    expect(await site.sweep()).toBe(1);
+    await deleteOldEdits(db.db, DEFAULT_TENANT, 0);
+    expect(await adopt(site, threadId)).toMatchObject({ outcome: "adopted", copied: { differences: [] } });
   });
 });
 
