@@ -85,8 +85,6 @@ const id = "00000000-0000-4000-8000-000000000000";
 test("what stock clients know and isn't served yet is 501 by name", () =>
   served(async ({ app }) => {
     const routes = [
-      ["POST", `/threads/${id}/copy`],
-      ["POST", "/threads/prune"],
       ["PATCH", `/threads/${id}/state`],
       ["GET", `/threads/${id}/stream`],
       ["POST", `/threads/${id}/commands`],

@@ -9,8 +9,6 @@ const UNSERVED: readonly (readonly [method: string, path: string])[] = [
   ["DELETE", "/assistants/:assistant_id"],
   ["POST", "/assistants/:assistant_id/versions"],
   ["POST", "/assistants/:assistant_id/latest"],
-  ["POST", "/threads/prune"],
-  ["POST", "/threads/:thread_id/copy"],
   ["GET", "/threads/:thread_id/storage"],
   ["PATCH", "/threads/:thread_id/state"],
   ["GET", "/threads/:thread_id/stream"],

@@ -1,11 +1,13 @@
 // Threads: made, found, labelled, deleted. What they hold and wait for comes from their newest checkpoint.
 import { type Context, Hono } from "hono";
 import { z } from "zod";
-import { EngineError } from "../../core/errors.js";
-import type { ThreadId } from "../../core/ids.js";
+import { EngineError, isEngineError } from "../../core/errors.js";
+import type { TenantId, ThreadId } from "../../core/ids.js";
 import { findThread as findAnyThread, touchThread } from "../../engine/adopt/on-touch.js";
+import { copyThread } from "../../engine/commands/copy-thread.js";
 import { createThread } from "../../engine/commands/create-thread.js";
 import { deleteThread } from "../../engine/commands/delete-thread.js";
+import { pruneThread } from "../../engine/commands/prune-thread.js";
 import { patchThread, threadNotFound } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
 import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "../../engine/thread-head.js";
@@ -14,7 +16,7 @@ import { countThreads, searchThreads, type ThreadRow } from "../../runs/threads.
 import type { ApiEnv } from "../env.js";
 import { json, pageHeaders, select } from "../reply.js";
 import { list, pathId, readBody, readQuery } from "../request.js";
-import { threadCount, threadCreate, threadPatch, threadSearch } from "../schemas/threads.js";
+import { threadCount, threadCreate, threadPatch, threadPrune, threadSearch } from "../schemas/threads.js";
 
 export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   const { deps } = engine;
@@ -38,6 +40,19 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/threads/count", async (c) => {
     const { status, metadata } = await readBody(c, threadCount);
     return c.json(await countThreads(deps.db, { tenantId: c.get("tenantId"), status, metadata }));
+  });
+
+  routes.post("/threads/prune", async (c) => {
+    const body = await readBody(c, threadPrune);
+    return c.json({
+      pruned_count: await pruneMany(engine, c.get("tenantId"), body.thread_ids, body.strategy ?? "delete"),
+    });
+  });
+
+  routes.post("/threads/:thread_id/copy", async (c) => {
+    await touchThread(engine, keyOf(c), null);
+    const copy = await copyThread(deps, { ...keyOf(c), owner: engine.edits.owner, leaseMs: engine.edits.leaseMs });
+    return json(c, await withHead(engine, c, copy));
   });
 
   routes.get("/threads/:thread_id", async (c) => {
@@ -98,6 +113,33 @@ async function search(engine: Engine, c: Context<ApiEnv>): Promise<Response> {
     c,
     threads.map((thread) => select(toWire(thread, heads.get(thread.threadId) ?? EMPTY_HEAD), wanted)),
   );
+}
+
+/** Returns how many it did something about; threads that are busy or not there are left alone. */
+async function pruneMany(
+  engine: Engine,
+  tenantId: TenantId,
+  threadIds: readonly ThreadId[],
+  strategy: "delete" | "keep_latest",
+): Promise<number> {
+  const { deps, edits } = engine;
+  let count = 0;
+  for (const threadId of new Set(threadIds)) {
+    if ((await findAnyThread(engine, { tenantId, threadId })) === undefined) continue;
+    if (strategy === "delete") {
+      if (await deleteThread(deps, { tenantId, threadId })) count += 1;
+      continue;
+    }
+    const policy = { keepLatest: 1, olderThanMs: null, outcomes: null };
+    const { owner, leaseMs } = edits;
+    const input = { tenantId, threadId, policy, thorough: false, dryRun: false, owner, leaseMs };
+    const pruned = await pruneThread(deps, input).catch((error: unknown) => {
+      if (isEngineError(error, "thread_busy") || isEngineError(error, "not_found")) return null;
+      throw error;
+    });
+    if (pruned !== null) count += 1;
+  }
+  return count;
 }
 
 async function withHead(engine: Engine, c: Context<ApiEnv>, thread: ThreadRow) {

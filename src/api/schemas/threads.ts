@@ -19,6 +19,11 @@ export const threadCreate = z.object({
 
 export const threadPatch = z.object({ metadata: absent(jsonObject), ttl: notServed });
 
+export const threadPrune = z.object({
+  thread_ids: z.array(threadId).max(1000),
+  strategy: absent(z.enum(["delete", "keep_latest"])),
+});
+
 const THREAD_FIELDS = [
   "thread_id",
   "created_at",

@@ -1,0 +1,122 @@
+// Copies a thread: its states with everything they name, as objects and rows of its own, so that neither thread needs the other.
+// The original is held by a short edit. The copy is there with the last transaction or not at all: packs that were copied for
+// nothing are pending ones, which the orphan sweep finds.
+import { uuidToULID } from "ulid";
+import { threadPrefix } from "../../bodies/erase.js";
+import { copyRows, insertPackCopy, type PackCopy, type PackInUse, packsInUse } from "../../checkpoint/copy-queries.js";
+import { markPackStored } from "../../checkpoint/packs.js";
+import type { Deps, Sql } from "../../core/deps.js";
+import { EngineError, isEngineError } from "../../core/errors.js";
+import type { PackId, ThreadId, TimerId } from "../../core/ids.js";
+import { retryTransient } from "../../db/retry-transient.js";
+import { appendEvent } from "../../runs/events.js";
+import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
+import { lockThread, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
+import { getThread, insertThread, type ThreadRow } from "../../runs/threads.js";
+import { setTimer } from "../../schedule/timers.js";
+import { assistantIdOf, graphIdOf } from "../state.js";
+import { endEdit } from "./end-edit.js";
+import { giveBack, type Held, takeThread, whileRenewing } from "./hold-thread.js";
+import { leaseLost } from "./settle-run.js";
+
+export type CopyInput = ThreadKey &
+  Readonly<{
+    /** Who holds the original meanwhile. */
+    owner: string;
+    leaseMs: number;
+    /** For tests: called between the steps. */
+    reached?: (step: "held" | "uploaded") => Promise<void> | void;
+  }>;
+
+/**
+ * The copy, idle: runs and open questions stay with the original, and a run without input asks anew on the copy.
+ * Throws `conflict` when there is no such thread, `thread_busy`, `body_missing` when a part of it is lost, `unavailable`.
+ */
+export async function copyThread(deps: Deps, input: CopyInput): Promise<ThreadRow> {
+  const { tenantId, threadId, owner, leaseMs } = input;
+  const source = await getThread(deps.db, { tenantId, threadId });
+  if (source === undefined || source.ephemeral) {
+    throw new EngineError("conflict", `Thread ${threadId} can't be copied: there is no such thread`);
+  }
+  const graphId = graphIdOf(source) ?? "";
+  const hold = { tenantId, threadId, graphId, assistantId: assistantIdOf(source, graphId), owner, leaseMs };
+  const held = await takeThread(deps, hold, { quiet: true });
+  try {
+    await input.reached?.("held");
+    const { copy, next } = await whileRenewing(deps, held.lease, leaseMs, () => copyHeld(deps, held, source, input));
+    if (next) deps.notifier.notify("runs");
+    return copy;
+  } catch (error) {
+    await giveBack(deps, held.lease, held.thread.status, { quiet: true });
+    throw error;
+  }
+}
+
+type Copied = Readonly<{ copy: ThreadRow; next: boolean }>;
+
+async function copyHeld(deps: Deps, held: Held, source: ThreadRow, input: CopyInput): Promise<Copied> {
+  const to: ThreadKey = { tenantId: input.tenantId, threadId: deps.ids.next<ThreadId>() };
+  const copies = new Map<string, PackCopy>();
+  for (;;) {
+    for (const pack of await packsInUse(deps.db, held.lease)) {
+      if (copies.has(pack.packId)) continue;
+      const copy = await copyPack(deps, held.lease, to, pack);
+      if (copy !== undefined) copies.set(pack.packId, copy);
+    }
+    await input.reached?.("uploaded");
+    const place = () => deps.db.tx((sql) => placeCopy(deps, sql, { held, source, to, copies }));
+    const placed = await retryTransient(place, { ...deps, deadlineMs: input.leaseMs });
+    if (placed !== "more") return placed;
+  }
+}
+
+/** Undefined when the pack was given up meanwhile: what it held is elsewhere now. */
+async function copyPack(deps: Deps, from: ThreadKey, to: ThreadKey, pack: PackInUse): Promise<PackCopy | undefined> {
+  const packId = deps.ids.next<PackId>();
+  const name = pack.kind === "pack" ? `${uuidToULID(packId)}.jsonl.gz` : `objects/${packId}`;
+  const copy = { from: pack.packId, packId, key: `${threadPrefix(to)}${name}` };
+  if (!(await insertPackCopy(deps.db, to, copy))) return undefined;
+  try {
+    await deps.bodies.create(copy.key, await deps.bodies.read(pack.key));
+  } catch (error) {
+    if (!isEngineError(error, "body_missing")) throw error;
+    if ((await packsInUse(deps.db, from)).some(({ packId: used }) => used === pack.packId)) throw error;
+    return undefined;
+  }
+  return copy;
+}
+
+/** The transaction. "more", and nothing changed, when content moved to packs that are not copied yet. */
+async function placeCopy(
+  deps: Deps,
+  sql: Sql,
+  parts: Readonly<{ held: Held; source: ThreadRow; to: ThreadKey; copies: ReadonlyMap<string, PackCopy> }>,
+): Promise<Copied | "more"> {
+  const { held, source, to, copies } = parts;
+  const { lease } = held;
+  if ((await lockThread(sql, lease)) === undefined) throw leaseLost(lease);
+  const others = (await lockUnfinishedRuns(sql, lease)).filter((run) => run.runId !== lease.runId);
+  const packs = (await packsInUse(sql, lease)).map(({ packId }) => copies.get(packId));
+  if (packs.includes(undefined)) return "more";
+  const used = packs.filter((pack) => pack !== undefined);
+  await endEdit(sql, lease, { checkpointId: null, errorCode: null });
+  await appendEvent(sql, lease, {
+    type: "run.settled",
+    attempt: 1,
+    payload: { outcome: "copy", thread_id: to.threadId },
+  });
+  const labels = "thread_id" in source.metadata ? { thread_id: to.threadId } : {};
+  const copy = await insertThread(sql, { ...to, metadata: { ...source.metadata, ...labels }, config: source.config });
+  if (copy === undefined) throw new EngineError("internal", `The new thread ${to.threadId} exists already`);
+  for (const { packId } of used) {
+    if (await markPackStored(sql, { tenantId: to.tenantId, packId })) continue;
+    throw new EngineError("unavailable", "The copy took too long and its objects were swept; try again");
+  }
+  await copyRows(sql, lease, to.threadId, used);
+  const timer = { tenantId: to.tenantId, timerId: deps.ids.next<TimerId>(), kind: "move", refId: to.threadId } as const;
+  await setTimer(sql, { ...timer, when: { afterMs: 0 } });
+  const next = await makeNextHead(sql, lease);
+  const status = others.length > 0 ? "busy" : held.thread.status;
+  await updateThreadStatus(sql, { tenantId: lease.tenantId, threadId: lease.threadId, status, quiet: true });
+  return { copy, next };
+}
