@@ -145,10 +145,8 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
       else keepFirst(writes, key, { runId, row });
     }
     for (const row of op.checkpoints) {
-      const key = keyOf(runId, row.ns, row.checkpointId);
-      // Where it stood last is its place in the order.
-      checkpoints.delete(key);
-      checkpoints.set(key, { runId, row });
+      // One that is put again keeps its place in the order, as it does when each put has a statement of its own.
+      checkpoints.set(keyOf(runId, row.ns, row.checkpointId), { runId, row });
     }
   }
   return [

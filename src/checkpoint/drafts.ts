@@ -9,14 +9,10 @@ import { EngineError } from "../core/errors.js";
 import { createEncoder, type EncodeSession } from "./codec/encoder.js";
 import { bodyNodeOf, type Node } from "./codec/node.js";
 import { headText } from "./head.js";
-import { LARGE_BODY_BYTES } from "./large-bodies.js";
 import { mergedMetadata, plainMetadata } from "./metadata.js";
-import type { BodyNode, CheckpointOp, ValueRow, WriteRow } from "./ops.js";
+import type { CheckpointOp, ValueRow, WriteRow } from "./ops.js";
 
 export type Address = Readonly<{ threadId: string; ns: string; checkpointId: string | null }>;
-
-/** An operation, and the bodies of it that must be uploaded first. */
-export type Draft = Readonly<{ op: CheckpointOp; large: readonly BodyNode[] }>;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -32,7 +28,7 @@ export type PutInput = Readonly<{
   runId: string | null;
 }>;
 
-export function draftCheckpoint(session: EncodeSession, input: PutInput): Draft {
+export function draftCheckpoint(session: EncodeSession, input: PutInput): CheckpointOp {
   const { address, checkpoint, newVersions, allValues, config, runId } = input;
   const { ns } = address;
   const encoder = createEncoder(session);
@@ -75,7 +71,7 @@ export function draftWrites(
   session: EncodeSession,
   { threadId, ns, checkpointId }: Address & { checkpointId: string },
   writes: readonly WriteInput[],
-): Draft {
+): CheckpointOp {
   checkName(ns);
   const encoder = createEncoder(session);
   const rows = writes.map(({ value, ...write }): WriteRow => {
@@ -100,13 +96,8 @@ function draft(
   threadId: string,
   nodes: ReadonlyMap<string, Node>,
   rows: Pick<CheckpointOp, "values" | "writes" | "checkpoints" | "progress">,
-): Draft {
-  const all = [...nodes.values()].map(bodyNodeOf);
-  const isLarge = ({ data }: BodyNode) => data.length >= LARGE_BODY_BYTES;
-  return {
-    op: { threadId, nodes: all.filter((node) => !isLarge(node)), objects: [], ...rows },
-    large: all.filter(isLarge),
-  };
+): CheckpointOp {
+  return { threadId, nodes: [...nodes.values()].map(bodyNodeOf), objects: [], ...rows };
 }
 
 /** Names are text columns, which hold neither NUL nor half a character. */

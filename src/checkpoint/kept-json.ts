@@ -4,7 +4,7 @@
 import type { LoadedBody } from "./body-reader.js";
 import { createDecoder } from "./codec/decoder.js";
 import { createEncoder, createSession } from "./codec/encoder.js";
-import { jsonEnvelopeText, LEAF_CHARS, MARK } from "./codec/format.js";
+import { jsonEnvelopeText, MARK, SHAPE } from "./codec/format.js";
 import { bodyNodeOf } from "./codec/node.js";
 import type { BodyNode } from "./ops.js";
 
@@ -22,7 +22,7 @@ export function createJsonKeeper(): JsonKeeper {
   return {
     keep(json) {
       // Nothing in it is long enough to be a body, or looks like an envelope.
-      if (json.length < LEAF_CHARS && !json.includes(`"${MARK}"`)) return json;
+      if (json.length < SHAPE.leafChars && !json.includes(`"${MARK}"`)) return json;
       try {
         return encoder.encode(JSON.parse(json), "content").text;
       } catch {

@@ -2,15 +2,24 @@
 // written first, as pending, so that an object whose commit never came is found and swept.
 import type { BodyStore, Db } from "../core/deps.js";
 import type { Ids } from "../core/ids.js";
-import type { BodyNode, ObjectRow } from "./ops.js";
-
-/** From this size on. */
-export const LARGE_BODY_BYTES = 1_048_576;
+import type { BodyNode, CheckpointOp, ObjectRow } from "./ops.js";
 
 export type LargeBodiesOptions = Readonly<{
   deps: Readonly<{ db: Db; bodies: BodyStore; ids: Ids }>;
   threadId: string;
+  /** What is large; 1 MiB unless given. */
+  fromBytes?: number;
 }>;
+
+/** An operation, and the bodies of it that must be uploaded first. */
+export type Draft = Readonly<{ op: CheckpointOp; large: readonly BodyNode[] }>;
+
+const LARGE_BYTES = 1_048_576;
+
+export function splitLarge(op: CheckpointOp, fromBytes = LARGE_BYTES): Draft {
+  const isLarge = ({ data }: BodyNode) => data.length >= fromBytes;
+  return { op: { ...op, nodes: op.nodes.filter((node) => !isLarge(node)) }, large: op.nodes.filter(isLarge) };
+}
 
 /** Uploads one body; the row to commit with what names it, or null when the thread has the body already. */
 export async function uploadLargeBody(

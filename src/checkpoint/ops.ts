@@ -63,3 +63,33 @@ export type CheckpointOp = Readonly<{
  * Rejects with EngineError `lease_lost` when another attempt owns the run; nothing of it is written then.
  */
 export type Commit = (op: CheckpointOp) => Promise<void>;
+
+/** Bytes of content, about what it takes in memory until it is durable. */
+export function bytesOf(op: CheckpointOp): number {
+  let bytes = 0;
+  for (const { data } of [...op.nodes, ...op.values, ...op.writes]) bytes += data.length;
+  for (const { head, metadata } of op.checkpoints) bytes += head.length + metadata.length;
+  return bytes;
+}
+
+/**
+ * An operation that is too large for one statement, as several: its bodies first, which nothing names yet, then all that
+ * must be durable together. No part but the last can be more than one body above `maxBytes`.
+ */
+export function splitOp(op: CheckpointOp, maxBytes: number): CheckpointOp[] {
+  if (bytesOf(op) <= maxBytes) return [op];
+  const nothing = { values: [], writes: [], checkpoints: [], objects: [], progress: false };
+  const parts: CheckpointOp[] = [];
+  let nodes: BodyNode[] = [];
+  let bytes = 0;
+  for (const node of op.nodes) {
+    if (bytes > 0 && bytes + node.data.length > maxBytes) {
+      parts.push({ threadId: op.threadId, ...nothing, nodes });
+      nodes = [];
+      bytes = 0;
+    }
+    nodes.push(node);
+    bytes += node.data.length;
+  }
+  return [...parts, { threadId: op.threadId, ...nothing, nodes }, { ...op, nodes: [] }];
+}

@@ -1,8 +1,8 @@
 // Hands a saver's operations to the commit, in order and at once where nothing must be uploaded first; knows when all of
 // them are durable. After a failure it takes no more: a later checkpoint must not stand on one that is missing.
 import { isEngineError } from "../core/errors.js";
-import type { Draft } from "./drafts.js";
-import type { BodyNode, CheckpointOp, Commit, ObjectRow } from "./ops.js";
+import type { Draft } from "./large-bodies.js";
+import { type BodyNode, bytesOf, type CheckpointOp, type Commit, type ObjectRow } from "./ops.js";
 
 /** Uploads one body; null when it is stored already. */
 export type Upload = (body: BodyNode) => Promise<ObjectRow | null>;
@@ -12,11 +12,16 @@ export type Outbox = Readonly<{
   send(make: () => Draft): Promise<readonly string[]>;
   /** Resolves when everything sent so far is durable; rejects if anything failed. */
   flushed(): Promise<void>;
+  /** Bytes of what was sent and isn't durable yet. */
+  waitingBytes(): number;
+  /** What was uploaded is not there any more. */
+  forgetUploads(): void;
 }>;
 
 export function createOutbox(commit: Commit, upload: Upload | null): Outbox {
   const uploaded = new Map<string, Promise<ObjectRow | null>>();
   const onTheirWay = new Set<Promise<unknown>>();
+  let waitingBytes = 0;
   let failure: { error: unknown } | undefined;
   /** Set while an upload holds up what comes after it. */
   let held: Promise<void> | undefined;
@@ -70,7 +75,9 @@ export function createOutbox(commit: Commit, upload: Upload | null): Outbox {
     if (failure !== undefined) throw failure.error;
     try {
       const draft = make();
-      await handOver(draft);
+      const bytes = draft.large.reduce((sum, { data }) => sum + data.length, bytesOf(draft.op));
+      waitingBytes += bytes;
+      await handOver(draft).finally(() => (waitingBytes -= bytes));
       return [...draft.op.nodes, ...draft.large].map(({ key }) => key);
     } catch (error) {
       failure ??= { error };
@@ -92,5 +99,7 @@ export function createOutbox(commit: Commit, upload: Upload | null): Outbox {
       await Promise.all(onTheirWay);
       if (failure !== undefined) throw failure.error;
     },
+    waitingBytes: () => waitingBytes,
+    forgetUploads: () => uploaded.clear(),
   };
 }

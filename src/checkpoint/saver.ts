@@ -18,13 +18,14 @@ import { EngineError } from "../core/errors.js";
 import { isUuid, type RunId, type TenantId, type ThreadId } from "../core/ids.js";
 import type { BodyReader } from "./body-reader.js";
 import { createSession, type EncodeSession, slotOfNode } from "./codec/encoder.js";
+import type { Shape } from "./codec/format.js";
 import { entryOfRead } from "./codec/item-cache.js";
 import { isMessage } from "./codec/langchain-forms.js";
 import { storedNode } from "./codec/node.js";
-import { type Address, type Draft, draftCheckpoint, draftWrites, indexWrites, type WriteInput } from "./drafts.js";
-import { type LargeBodiesOptions, uploadLargeBody } from "./large-bodies.js";
+import { type Address, draftCheckpoint, draftWrites, indexWrites, type WriteInput } from "./drafts.js";
+import { type LargeBodiesOptions, splitLarge, uploadLargeBody } from "./large-bodies.js";
 import { jsonbText } from "./metadata.js";
-import type { Commit } from "./ops.js";
+import type { CheckpointOp, Commit } from "./ops.js";
 import { createOutbox, type Outbox } from "./outbox.js";
 import { deleteThreadCheckpoints } from "./queries.js";
 import { type Learn, listTuples, readDeltaHistory, readTuple } from "./read-tuples.js";
@@ -44,6 +45,8 @@ export type SaverOptions = Readonly<{
   markBroken?: boolean;
   /** A run goes on from what is read: its breakpoints have seen all of it. */
   resumes?: boolean;
+  /** How values become nodes: the format's own, but in tests. */
+  shape?: Shape;
 }>;
 
 /**
@@ -54,6 +57,9 @@ export type SaverOptions = Readonly<{
 export function createSaver(options: SaverOptions): Saver {
   return new Saver(options);
 }
+
+/** LangGraph doesn't wait for the writes of tasks before it starts the next ones. */
+const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 
 export class Saver extends BaseCheckpointSaver<string> {
   private readonly outbox: Outbox | null;
@@ -73,6 +79,11 @@ export class Saver extends BaseCheckpointSaver<string> {
     await this.outbox?.flushed();
   }
 
+  /** Whether so much waits to be durable that the run should not make more. */
+  isBehind(): boolean {
+    return this.outbox !== null && this.outbox.waitingBytes() > MAX_WAITING_BYTES;
+  }
+
   /** Padded, so that they compare as text; with a random part, so that two branches never make the same version. */
   override getNextVersion(current: string | number | undefined): string {
     const count = current === undefined ? 0 : Number.parseInt(String(current), 10);
@@ -89,8 +100,10 @@ export class Saver extends BaseCheckpointSaver<string> {
     const { threadId, ns, checkpointId: parentId } = address;
     await this.send(threadId, (session) => {
       const place = `${threadId}\0${ns}`;
-      // Rows of a checkpoint that this instance didn't put may have been moved to a pack meanwhile.
-      const allValues = parentId !== null && parentId !== this.lastPut.get(place);
+      // Rows of a checkpoint that this instance didn't put may have been moved to a pack meanwhile, and a copy of a
+      // checkpoint stands under the copied one's parent, or under none.
+      const isCopy = metadata.source === "fork";
+      const allValues = isCopy || (parentId !== null && parentId !== this.lastPut.get(place));
       this.lastPut.set(place, checkpoint.id);
       const runId = this.options.runId ?? null;
       return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
@@ -154,10 +167,12 @@ export class Saver extends BaseCheckpointSaver<string> {
       tenantId: this.options.tenantId,
       threadId: threadId as ThreadId,
     });
+    this.outbox.forgetUploads();
     this.sessions.delete(threadId);
+    for (const place of this.lastPut.keys()) if (place.startsWith(`${threadId}\0`)) this.lastPut.delete(place);
   }
 
-  private async send(threadId: string, make: (session: EncodeSession) => Draft): Promise<void> {
+  private async send(threadId: string, make: (session: EncodeSession) => CheckpointOp): Promise<void> {
     if (this.outbox === null) throw readOnly();
     const { largeBodies, runId, attempt } = this.options;
     const own = largeBodies?.threadId ?? threadId;
@@ -166,11 +181,12 @@ export class Saver extends BaseCheckpointSaver<string> {
       throw new EngineError("bad_request", `${who} holds thread ${own} and can't write to ${threadId}.`);
     }
     const session = this.sessionOf(threadId);
-    for (const key of await this.outbox.send(() => make(session))) session.known.add(key);
+    const draft = () => splitLarge(make(session), largeBodies?.fromBytes);
+    for (const key of await this.outbox.send(draft)) session.known.add(key);
   }
 
   private sessionOf(threadId: string): EncodeSession {
-    const session = this.sessions.get(threadId) ?? createSession();
+    const session = this.sessions.get(threadId) ?? createSession(this.options.shape);
     this.sessions.set(threadId, session);
     return session;
   }
@@ -178,13 +194,13 @@ export class Saver extends BaseCheckpointSaver<string> {
   /** What was read needs not be written again, and its messages not be encoded again. */
   private learnFor(threadId: string): Learn | undefined {
     if (this.outbox === null) return undefined;
-    const { known, items } = this.sessionOf(threadId);
+    const { known, items, shape } = this.sessionOf(threadId);
     return {
       bodies(keys) {
         for (const key of keys) known.add(key);
       },
       message(message, key) {
-        if (isMessage(message)) items.set(message, entryOfRead(message, slotOfNode(storedNode(key))));
+        if (isMessage(message)) items.set(message, entryOfRead(message, slotOfNode(shape, storedNode(key))));
       },
     };
   }

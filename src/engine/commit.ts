@@ -5,14 +5,14 @@ import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { CHECKPOINT_RESULT, checkpointCtes, checkpointParams } from "../checkpoint/commit-sql.js";
-import type { CheckpointOp, Commit } from "../checkpoint/ops.js";
+import { bytesOf, type CheckpointOp, type Commit, splitOp } from "../checkpoint/ops.js";
 import { FENCE_CTES, FENCE_PARAM_COUNT } from "../runs/guard.js";
 import { leaseLost } from "./commands/settle-run.js";
 
 const STATEMENT = `with ${FENCE_CTES}, ${checkpointCtes(FENCE_PARAM_COUNT + 1)}
 select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fence`;
 
-/** More than this in one statement waits for the next; a run's operations of one turn are never split. */
+/** What would make a statement larger waits for the next. Parameters travel as hex, and neither pg nor Postgres takes 1 GB. */
 const MAX_BATCH_BYTES = 16 * 1024 * 1024;
 /** Tries of a statement that the server refuses, since it doesn't say whether it always will. */
 const MAX_REFUSALS = 3;
@@ -51,13 +51,14 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
   return {
     forLease(lease, signal) {
       const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined };
-      return (op) =>
+      const enqueue = (op: CheckpointOp) =>
         new Promise<void>((resolve, reject) => {
           if (queue.failed !== undefined) return reject(queue.failed);
-          queue.waiting.push({ op, bytes: sizeOf(op), resolve, reject });
+          queue.waiting.push({ op, bytes: bytesOf(op), resolve, reject });
           queues.add(queue);
           kick();
         });
+      return async (op) => void (await Promise.all(splitOp(op, MAX_BATCH_BYTES).map(enqueue)));
     },
     async idle() {
       while (busy !== undefined) await busy;
@@ -68,16 +69,20 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
 function takeBatch(queues: Set<RunQueue>): Batch[] {
   const batch: Batch[] = [];
   let bytes = 0;
-  for (const queue of queues) {
-    if (batch.length > 0 && bytes > MAX_BATCH_BYTES) break;
-    queues.delete(queue);
-    const taken = queue.waiting.splice(0);
-    if (queue.failed !== undefined) {
-      for (const waiting of taken) waiting.reject(queue.failed);
-      continue;
+  for (const queue of [...queues]) {
+    const { waiting } = queue;
+    if (queue.failed !== undefined) for (const { reject } of waiting.splice(0)) reject(queue.failed);
+    let count = 0;
+    for (let next = waiting[0]; next !== undefined; next = waiting[count]) {
+      if (bytes > 0 && bytes + next.bytes > MAX_BATCH_BYTES) break;
+      bytes += next.bytes;
+      count += 1;
     }
-    bytes += taken.reduce((sum, waiting) => sum + waiting.bytes, 0);
-    batch.push({ queue, commitNo: queue.commitNo + 1, taken });
+    if (waiting.length > 0 && count === 0) break;
+    queues.delete(queue);
+    // What is left of it comes after the others.
+    if (count < waiting.length) queues.add(queue);
+    if (count > 0) batch.push({ queue, commitNo: queue.commitNo + 1, taken: waiting.splice(0, count) });
   }
   return batch;
 }
@@ -141,10 +146,4 @@ function settlePart(part: Batch, sent: Sent | Error | undefined): void {
 function fail(part: Batch, error: unknown): void {
   part.queue.failed = error;
   for (const waiting of part.taken) waiting.reject(error);
-}
-
-function sizeOf(op: CheckpointOp): number {
-  const sum = (rows: readonly Readonly<{ data: Buffer | null }>[]) =>
-    rows.reduce((bytes, row) => bytes + (row.data?.length ?? 0), 0);
-  return sum(op.nodes) + sum(op.values) + sum(op.writes);
 }

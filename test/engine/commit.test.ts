@@ -1,5 +1,5 @@
 // The group commit: many runs in one statement, each fenced by itself, and a lost reply is no lost lease.
-import { randomUUID } from "node:crypto";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { CheckpointOp } from "../../src/checkpoint/ops.js";
 import type { Lease } from "../../src/core/clock.js";
@@ -137,4 +137,55 @@ test("a commit gives up when its attempt is over while the database is away", as
   });
   expect(tries).toBe(3);
   await combiner.idle();
+});
+
+const MB = 1_000_000;
+
+/** Bytes of what statements carried: bodies and writes. */
+function sizesOf(sizes: number[]): Db {
+  const query: Query = (text, values = []) => {
+    const buffers = values.flat().filter((value) => value instanceof Buffer) as Buffer[];
+    sizes.push(buffers.reduce((sum, { length }) => sum + length, 0));
+    return database.db.query(text, values);
+  };
+  return { ...database.db, query };
+}
+
+test("what one run stores at once is split when no statement should hold it: bodies first, the rest together", async () => {
+  const sizes: number[] = [];
+  const lease = await runningRun();
+  const nodes = Array.from({ length: 40 }, () => {
+    const data = randomBytes(MB);
+    const hash = createHash("sha256").update(data).digest();
+    return { key: hash.toString("base64url"), hash, kind: 2 as const, refs: [], data };
+  });
+  const op = write(lease, "together");
+  const [row] = op.writes;
+  const commit = combinerOver(sizesOf(sizes)).forLease(lease, lively);
+  await Promise.all([commit({ ...op, nodes, writes: [row!, { ...row!, idx: 1 }] }), commit(write(lease, "after"))]);
+  expect(sizes.length).toBeGreaterThan(2);
+  expect(Math.max(...sizes)).toBeLessThan(17 * MB);
+  const staged = await database.db.query("select 1 from staged_bodies where thread_id = $1", [lease.threadId]);
+  expect(staged.rowCount).toBe(40);
+  expect(await written()).toEqual(["after", "together", "together"]);
+});
+
+test("many runs with much to store share statements of a bounded size, each run's in its order", async () => {
+  const sizes: number[] = [];
+  const combiner = combinerOver(sizesOf(sizes));
+  const leases = await Promise.all(Array.from({ length: 8 }, runningRun));
+  const much = "x".repeat(3 * MB);
+  await Promise.all(
+    leases.flatMap((lease) => {
+      const commit = combiner.forLease(lease, lively);
+      return ["first", "second", "third"].map((name) => commit(write(lease, name + much)));
+    }),
+  );
+  expect(Math.max(...sizes)).toBeLessThan(17 * MB);
+  expect(sizes.length).toBeLessThan(10);
+  const { rows } = await database.db.query("select run_id, commit_no from runs where run_id = any ($1)", [
+    leases.map(({ runId }) => runId),
+  ]);
+  expect(rows).toHaveLength(8);
+  expect((await written()).filter((text) => text.length > 3 * MB)).toHaveLength(24);
 });

@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { createMemoryStore } from "../../src/bodies/memory.js";
 import { type BodyReader, createBodyReader } from "../../src/checkpoint/body-reader.js";
+import { type Shape, SHAPE } from "../../src/checkpoint/codec/format.js";
 import type { Commit } from "../../src/checkpoint/ops.js";
 import { createPackReader } from "../../src/checkpoint/pack-reader.js";
 import { createSaver, type Saver } from "../../src/checkpoint/saver.js";
@@ -19,11 +20,31 @@ export type TestSavers = Readonly<{
   lease(threadId: string): Promise<Lease>;
   /** A saver as the executor makes it. */
   forLease(lease: Lease, options?: Readonly<{ bodies?: BodyReader; large?: boolean }>): Saver;
+  /** Ends the thread's run, so that everything of it may be moved. */
+  settle(threadId: string): Promise<void>;
   /** A saver for any thread: leases are taken when they are needed. */
   forAny(options?: Readonly<{ bodies?: BodyReader }>): Saver;
 }>;
 
-export function createTestSavers(db: Db, store: BodyStore = createMemoryStore()): TestSavers {
+/** Much more becomes a node, and trees are deep. */
+export const TINY: Shape = {
+  leafChars: 50,
+  leafBytes: 20,
+  nodeChars: 100,
+  treeItems: 2,
+  inlineBytes: 10,
+  referenceWeight: 10,
+  groupWeight: 30,
+  fanout: 2,
+};
+
+export type SaverSettings = Readonly<{ shape?: Shape; largeBytes?: number }>;
+
+export function createTestSavers(
+  db: Db,
+  store: BodyStore = createMemoryStore(),
+  { shape = SHAPE, largeBytes = 1_048_576 }: SaverSettings = {},
+): TestSavers {
   const deps = rowDeps(db, store);
   const owner = `test ${randomUUID()}`;
   const combiner = createCombiner(deps, owner);
@@ -65,10 +86,17 @@ export function createTestSavers(db: Db, store: BodyStore = createMemoryStore())
     forLease(held, { bodies = reader, large = false } = {}) {
       const { tenantId, runId, attempt, threadId } = held;
       return createSaver({
-        ...{ sql: db, tenantId, runId, attempt, bodies },
+        ...{ sql: db, tenantId, runId, attempt, bodies, shape },
         commit: combiner.forLease(held, forever),
-        ...(large ? { largeBodies: { deps, threadId } } : {}),
+        ...(large ? { largeBodies: { deps, threadId, fromBytes: largeBytes } } : {}),
       });
+    },
+    async settle(threadId) {
+      await db.query(
+        `update runs set status = 'success', head = false, lease_owner = null, lease_expires_at = null, finished_at = now()
+        where thread_id = $1 and status = 'running'`,
+        [threadId],
+      );
     },
     forAny({ bodies = reader } = {}) {
       const commits = new Map<string, Promise<Commit>>();
@@ -77,7 +105,7 @@ export function createTestSavers(db: Db, store: BodyStore = createMemoryStore())
         commits.set(op.threadId, known);
         await (await known)(op);
       };
-      return createSaver({ sql: db, tenantId: DEFAULT_TENANT, bodies, commit });
+      return createSaver({ sql: db, tenantId: DEFAULT_TENANT, bodies, commit, shape });
     },
   };
 }

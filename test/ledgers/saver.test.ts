@@ -9,8 +9,9 @@ import { createSaver, type Saver } from "../../src/checkpoint/saver.js";
 import type { CheckpointOp } from "../../src/checkpoint/ops.js";
 import type { Db } from "../../src/core/deps.js";
 import { isEngineError } from "../../src/core/errors.js";
-import { DEFAULT_TENANT } from "../../src/core/ids.js";
+import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
 import { openDb } from "../../src/db/pool.js";
+import { moveThread } from "../../src/engine/move-thread.js";
 import { createLog } from "../../src/observe/log.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
 import { createTestSavers, type TestSavers } from "../helpers/savers.js";
@@ -168,6 +169,38 @@ describe("put", () => {
     const third = { ...next, a: first.getNextVersion(next.a) };
     const grandchild = await put(savers.forAny(), child, { values: { a: 4, b: 2 }, versions: third, changed: ["a"] });
     expect((await first.getTuple(grandchild))?.checkpoint.channel_values).toEqual({ a: 4, b: 2 });
+  });
+
+  it("of a copy of the first checkpoint keeps its values, also when those were moved", async () => {
+    const first = await put(savers.forAny(), root, { values: { a: [1, 2] } });
+    await savers.settle(threadId);
+    await moveThread(savers.deps, { tenantId: DEFAULT_TENANT, threadId: threadId as ThreadId });
+    // LangGraph's `__copy__`: under the copied one's parent, here none, with no new version.
+    const editor = savers.forAny();
+    const { checkpoint } = (await editor.getTuple(first))!;
+    const copy = await editor.put(root, { ...checkpoint, id: uuid6(1) }, { ...META, source: "fork" }, {});
+    expect((await savers.forAny().getTuple(copy))?.checkpoint.channel_values).toEqual({ a: [1, 2] });
+  });
+
+  it("for the second time in one turn leaves the checkpoint before its child", async () => {
+    const saver = savers.forAny();
+    const [id, childId] = [uuid6(0), uuid6(1)];
+    const child = { configurable: { ...root.configurable, checkpoint_ns: "", checkpoint_id: childId } };
+    await Promise.all([
+      put(saver, root, { id }),
+      put(saver, { configurable: { ...root.configurable, checkpoint_id: id } }, { id: childId }),
+      put(saver, root, { id }),
+    ]);
+    expect((await saver.getTuple(root))?.config).toEqual(child);
+  });
+
+  it("after the thread was deleted stands on nothing that was there before", async () => {
+    const saver = savers.forAny();
+    const versions = { a: saver.getNextVersion(undefined) };
+    const first = await put(saver, root, { values: { a: "kept".repeat(1_000) }, versions });
+    await saver.deleteThread(threadId);
+    const again = await put(saver, first, { values: { a: "kept".repeat(1_000) }, versions, changed: [] });
+    expect((await savers.forAny().getTuple(again))?.checkpoint.channel_values).toEqual({ a: "kept".repeat(1_000) });
   });
 
   it("may be repeated for the same checkpoint, and the last one stands", async () => {

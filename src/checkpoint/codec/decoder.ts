@@ -1,12 +1,12 @@
 // Text and nodes back to state values. Only envelopes become instances, and only of the classes that have a form.
 import type { BaseMessage } from "@langchain/core/messages";
-import { EngineError } from "../../core/errors.js";
+import { EngineError, isEngineError } from "../../core/errors.js";
 import { MARK } from "./format.js";
 import { type Form, JAVASCRIPT_FORMS } from "./forms.js";
 import { isMessage, LANGCHAIN_FORMS } from "./langchain-forms.js";
 
 export type Decoder = Readonly<{
-  /** The value of a text. Every node it names must be among the decoder's. */
+  /** The value of a text. Every node it names must be among the decoder's. Throws `body_corrupt` for what is no text of ours. */
   decode(text: string): unknown;
   /** The same for a text that was parsed already; works in place on what it is given. */
   revive(json: unknown): unknown;
@@ -29,7 +29,17 @@ export function createDecoder(nodeData: NodeData, onMessage?: (message: object, 
     lists: new Map(),
     share: true,
   };
-  return { decode: (text) => revive(reading, parse(text)), revive: (json) => revive(reading, json) };
+  const reviveChecked = (json: unknown): unknown => {
+    try {
+      return revive(reading, json);
+    } catch (cause) {
+      if (isEngineError(cause)) throw cause;
+      throw new EngineError("body_corrupt", "A stored state value isn't what the codec writes: it is damaged.", {
+        cause,
+      });
+    }
+  };
+  return { decode: (text) => reviveChecked(parse(text)), revive: reviveChecked };
 }
 
 type Reading = Readonly<{

@@ -3,15 +3,11 @@ import { LRUCache } from "lru-cache";
 import {
   envelopeText,
   HOLE_TEXT,
-  INLINE_BYTES,
-  LEAF_BYTES,
-  LEAF_CHARS,
   MARK,
-  NODE_CHARS,
-  REFERENCE_WEIGHT,
   type ReferenceTag,
   referenceText,
-  TREE_ITEMS,
+  SHAPE,
+  type Shape,
   UNDEFINED_TEXT,
 } from "./format.js";
 import { type Form, JAVASCRIPT_FORMS, RawBytes } from "./forms.js";
@@ -27,6 +23,7 @@ export type EncodeSession = Readonly<{
   known: Set<string>;
   items: ItemCache;
   trees: TreeMemo;
+  shape: Shape;
 }>;
 
 export type EncodedValue = Readonly<{ text: string; refs: readonly string[] }>;
@@ -38,8 +35,8 @@ export type Encoder = Readonly<{
   nodes: ReadonlyMap<string, Node>;
 }>;
 
-export function createSession(): EncodeSession {
-  return { known: new Set(), items: new WeakMap(), trees: [] };
+export function createSession(shape: Shape = SHAPE): EncodeSession {
+  return { known: new Set(), items: new WeakMap(), trees: [], shape };
 }
 
 export function createEncoder(session: EncodeSession): Encoder {
@@ -94,7 +91,9 @@ function startWriting(session: EncodeSession | null, name: string): Writing {
 function write(w: Writing, value: unknown): string {
   switch (typeof value) {
     case "string":
-      return w.session !== null && value.length >= LEAF_CHARS ? writeLongText(w, value) : JSON.stringify(value);
+      return w.session !== null && value.length >= w.session.shape.leafChars
+        ? writeLongText(w, value)
+        : JSON.stringify(value);
     case "number":
       if (Number.isFinite(value) && !Object.is(value, -0)) return String(value);
       return envelopeText("number", Object.is(value, -0) ? '"-0"' : `"${value}"`);
@@ -143,7 +142,7 @@ function writeObject(w: Writing, object: object): string {
   else text = writeForm(w, object);
   w.open.pop();
   w.depths.pop();
-  if (w.session === null || text.length < NODE_CHARS) return text;
+  if (w.session === null || text.length < w.session.shape.nodeChars) return text;
   // A node wherever it stands: what is around it changes without it, and no row of Postgres holds megabytes.
   return writeReference(w, "n", makeNode(1, text, w.children.splice(outside)));
 }
@@ -176,12 +175,12 @@ function writeArray(w: Writing, array: readonly unknown[]): string {
 }
 
 function writeItems(w: Writing, array: readonly unknown[], sparse: boolean): string {
-  if (w.session === null || array.length < TREE_ITEMS) {
+  if (w.session === null || array.length < w.session.shape.treeItems) {
     return `[${Array.from(array, (item, i) => writeItem(w, array, item, i)).join(",")}]`;
   }
   // The cache takes a hole for undefined.
   const memo = sparse ? [] : w.session.trees;
-  return writeReference(w, "a", treeOf(array, itemSource(w, w.session, array), memo));
+  return writeReference(w, "a", treeOf(array, itemSource(w, w.session, array), memo, w.session.shape));
 }
 
 function writeItem(w: Writing, array: readonly unknown[], item: unknown, index: number): string {
@@ -214,7 +213,7 @@ function otherForm(object: object): Form | undefined {
 }
 
 function writeBytes(w: Writing, bytes: Buffer): string {
-  if (w.session === null || bytes.length < LEAF_BYTES) return `"${bytes.toString("base64")}"`;
+  if (w.session === null || bytes.length < w.session.shape.leafBytes) return `"${bytes.toString("base64")}"`;
   // A copy: the caller may change its bytes before they are stored.
   return writeReference(w, "b", makeNode(2, Buffer.from(bytes), []));
 }
@@ -246,23 +245,23 @@ function writeEntry(
   w.children = [];
   w.opaque = false;
   const text = writeItem(w, array, item, index);
-  const entry = entryOf(item, slotOf(text, w.children), w.opaque);
+  const entry = entryOf(item, slotOf(session.shape, text, w.children), w.opaque);
   w.children = children;
   w.opaque ||= opaque;
   if (typeof item === "object" && item !== null) session.items.set(item, entry);
   return entry;
 }
 
-function slotOf(text: string, children: readonly Node[]): Slot {
+function slotOf(shape: Shape, text: string, children: readonly Node[]): Slot {
   const [only] = children;
-  if (only !== undefined && text === referenceText("n", only.key)) return slotOfNode(only);
+  if (only !== undefined && text === referenceText("n", only.key)) return slotOfNode(shape, only);
   const bytes = Buffer.byteLength(text);
-  if (bytes <= INLINE_BYTES) return { text, weight: bytes + 1, children };
-  return slotOfNode(makeNode(1, text, children));
+  if (bytes <= shape.inlineBytes) return { text, weight: bytes + 1, children };
+  return slotOfNode(shape, makeNode(1, text, children));
 }
 
-export function slotOfNode(node: Node): Slot {
-  return { text: referenceText("n", node.key), weight: REFERENCE_WEIGHT, children: [node] };
+export function slotOfNode(shape: Shape, node: Node): Slot {
+  return { text: referenceText("n", node.key), weight: shape.referenceWeight, children: [node] };
 }
 
 // The same long texts stand in many values: in a message, in the update that brought it, in each state sent to a tool.

@@ -1,22 +1,36 @@
-// The words of the format in docs/checkpoint-format.md: thresholds, envelopes, and which nodes a text names.
-// Every text stored so far depends on these values; they don't change.
+// The words of the format in docs/checkpoint-format.md: its shape, envelopes, and which nodes a text names.
 
-/** A well-formed string of this many UTF-16 units or more is a node of its own. */
-export const LEAF_CHARS = 1_024;
-/** So are this many bytes. */
-export const LEAF_BYTES = 256;
-/** Any other value whose text has this many UTF-16 units or more is a node of its own. */
-export const NODE_CHARS = 4_096;
-/** An array of this many items or more is a tree. */
-export const TREE_ITEMS = 8;
-/** An item whose JSON is longer than this many bytes is a node of its own. */
-export const INLINE_BYTES = 64;
-/** What a reference to an item counts; an inline item counts its bytes and 1. */
-export const REFERENCE_WEIGHT = 32;
-/** A group of items closes at this weight. */
-export const GROUP_WEIGHT = 256;
-/** This many closed nodes of a level close into one of the level above. */
-export const FANOUT = 8;
+/** What becomes a node of its own, and how arrays become trees. Whatever the shape, what was written is read the same way. */
+export type Shape = Readonly<{
+  /** A well-formed string of this many UTF-16 units or more is a node of its own. */
+  leafChars: number;
+  /** So are this many bytes. */
+  leafBytes: number;
+  /** Any other value whose text has this many UTF-16 units or more is a node of its own. */
+  nodeChars: number;
+  /** An array of this many items or more is a tree. */
+  treeItems: number;
+  /** An item whose JSON is longer than this many bytes is a node of its own. */
+  inlineBytes: number;
+  /** What a reference to an item counts; an inline item counts its bytes and 1. */
+  referenceWeight: number;
+  /** A group of items closes at this weight. */
+  groupWeight: number;
+  /** This many closed nodes of a level close into one of the level above; 2 at least. */
+  fanout: number;
+}>;
+
+/** The shape of everything stored: with another one equal values would share no nodes with what is there. */
+export const SHAPE: Shape = {
+  leafChars: 1_024,
+  leafBytes: 256,
+  nodeChars: 4_096,
+  treeItems: 8,
+  inlineBytes: 64,
+  referenceWeight: 32,
+  groupWeight: 256,
+  fanout: 8,
+};
 
 /** A JSON object with this key is an envelope; user objects that have it are written as an `esc` envelope. */
 export const MARK = "$";

@@ -1,7 +1,7 @@
 // An array as a tree whose shape depends on its items only, from the left: two arrays with an equal start share every
-// closed node of it, and an append writes the open end. Item texts fill groups by weight; eight closed nodes of a level
-// close into one of the level above; the root names the closed nodes of each level and holds the items after them.
-import { FANOUT, GROUP_WEIGHT, innerText, rootText } from "./format.js";
+// closed node of it, and an append writes the open end. Item texts fill groups by weight; `fanout` closed nodes of a
+// level close into one of the level above; the root names the closed nodes of each level and holds the items after them.
+import { innerText, rootText, type Shape } from "./format.js";
 import type { Entry, Slot } from "./item-cache.js";
 import { makeNode, type Node } from "./node.js";
 
@@ -26,7 +26,7 @@ export type ItemSource = Readonly<{
 }>;
 
 /** The root of an array's tree. Starts from the written array that shares the longest beginning with it. */
-export function treeOf(items: readonly unknown[], source: ItemSource, memo: TreeMemo): Node {
+export function treeOf(items: readonly unknown[], source: ItemSource, memo: TreeMemo, shape: Shape): Node {
   const { written, length } = longestStart(items, memo);
   const entries = written === undefined ? [] : written.entries.slice(0, length);
   for (let i = 0; i < entries.length; i++) {
@@ -39,7 +39,7 @@ export function treeOf(items: readonly unknown[], source: ItemSource, memo: Tree
   for (let i = same; i < items.length; i++) entries.push(source.entry(items[i], i));
 
   const closed = written === undefined ? [] : written.closed.filter(({ end }) => end <= same);
-  closeGroups(entries, closed);
+  closeGroups(entries, closed, shape);
   const root = rootOf(entries, closed.at(-1) ?? NOTHING_CLOSED);
   memo.unshift({ items: [...items], entries, closed, root });
   memo.length = Math.min(memo.length, MEMO_SIZE);
@@ -66,13 +66,13 @@ function longestStart(items: readonly unknown[], memo: TreeMemo): { written?: Wr
 }
 
 /** Adds to `closed` the state after each group that the entries close. */
-function closeGroups(entries: readonly Entry[], closed: Closed[]): void {
+function closeGroups(entries: readonly Entry[], closed: Closed[], shape: Shape): void {
   let { end, levels } = closed.at(-1) ?? NOTHING_CLOSED;
   let weight = 0;
   for (let i = end; i < entries.length; i++) {
     weight += (entries[i] as Entry).slot.weight;
-    if (weight < GROUP_WEIGHT) continue;
-    levels = withGroup(levels, groupNode(entries.slice(end, i + 1)));
+    if (weight < shape.groupWeight) continue;
+    levels = withGroup(levels, groupNode(entries.slice(end, i + 1)), shape.fanout);
     end = i + 1;
     weight = 0;
     closed.push({ end, levels });
@@ -84,12 +84,12 @@ function groupNode(entries: readonly Entry[]): Node {
   return makeNode(1, `[${slots.map((slot) => slot.text).join(",")}]`, childrenOf(slots));
 }
 
-function withGroup(levels: readonly (readonly Node[])[], group: Node): readonly (readonly Node[])[] {
+function withGroup(levels: readonly (readonly Node[])[], group: Node, fanout: number): readonly (readonly Node[])[] {
   const grown = [...levels];
   let node = group;
   for (let level = 0; ; level++) {
     const nodes = [...(grown[level] ?? []), node];
-    if (nodes.length < FANOUT) {
+    if (nodes.length < fanout) {
       grown[level] = nodes;
       return grown;
     }

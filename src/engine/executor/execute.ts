@@ -195,7 +195,7 @@ async function streamGraph(
         configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
         signal: stop,
         control,
-        callbacks: [new DurabilityBarrier(() => saver.flushed(), stop)],
+        callbacks: [new DurabilityBarrier(saver, stop)],
       },
       plan,
     );
