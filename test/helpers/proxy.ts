@@ -12,8 +12,8 @@ export type FaultProxy = Readonly<{
     stalled: boolean;
     /** New connections are reset. */
     refusing: boolean;
-    /** Once a client sends these bytes, its connection is reset instead of bringing the answer. */
-    loseReplyTo: string | null;
+    /** Once a client sends these bytes, or a chunk that it says yes to, its connection is reset instead of bringing the answer. */
+    loseReplyTo: string | ((chunk: Buffer) => boolean) | null;
   };
   /** Connections that were ended by `loseReplyTo`. */
   lostReplies(): number;
@@ -43,8 +43,7 @@ export async function startProxy(target: string): Promise<FaultProxy> {
       order = order.then(async () => {
         await sleep(dueMs - performance.now());
         while (faults.stalled && pairs.has(pair)) await sleep(5);
-        if (from === pair.client && faults.loseReplyTo !== null && chunk.includes(faults.loseReplyTo))
-          pair.losing = true;
+        if (from === pair.client && isLost(faults.loseReplyTo, chunk)) pair.losing = true;
         if (from === pair.server && pair.losing) {
           lost++;
           reset(pair);
@@ -83,6 +82,10 @@ export async function startProxy(target: string): Promise<FaultProxy> {
       return new Promise((resolve) => listener.close(() => resolve()));
     },
   };
+}
+
+function isLost(which: FaultProxy["faults"]["loseReplyTo"], chunk: Buffer): boolean {
+  return typeof which === "function" ? which(chunk) : which !== null && chunk.includes(which);
 }
 
 /** The same URL, by way of the proxy. */
