@@ -22,6 +22,8 @@ export type BodyReader = Readonly<{
     keys: Iterable<string>,
     staged?: ReadonlyMap<string, PackedNode>,
   ): Promise<ReadonlyMap<string, LoadedBody>>;
+  /** At least these bodies, wherever they are; not what they name. Throws as `load` does. */
+  read(tenantId: string, threadId: string, keys: readonly string[]): Promise<ReadonlyMap<string, PackedNode>>;
   /** Blocks of packs, for the records of moved checkpoints. */
   packs: PackReader;
 }>;
@@ -46,6 +48,7 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
 
   return {
     packs: options.packs,
+    read: fetchBodies,
     async load(tenantId, threadId, keys, staged = new Map()) {
       const loaded = new Map<string, LoadedBody>();
       const fetched = new Map<string, PackedNode>();

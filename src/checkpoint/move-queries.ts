@@ -1,7 +1,7 @@
 // What the mover reads of this folder's tables, and how it changes them once the pack is in the object store.
 // A row that changed since it was read (its xmin tells) stays for the next move: what was uploaded doesn't hold it.
 import type { Sql } from "../core/deps.js";
-import type { TenantId, ThreadId } from "../core/ids.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { PackAddress } from "./pack-types.js";
 
 export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
@@ -166,8 +166,8 @@ export async function placeCheckpoints(
   packId: string,
   placed: readonly PlacedCheckpoint[],
   keepNewest: boolean,
-): Promise<CheckpointKey[]> {
-  const { rows } = await sql.query<CheckpointKey>(
+): Promise<(CheckpointKey & Readonly<{ seq: number; runId: RunId | null }>)[]> {
+  const { rows } = await sql.query<CheckpointKey & { seq: number; runId: RunId | null }>(
     `update checkpoints c
     set pack_id = $3, block = p.block, channels = null, versions = null, head = null
     from unnest($4::text[], $5::uuid[], $6::text[], $7::int[]) p(ns, checkpoint_id, row_version, block)
@@ -176,7 +176,7 @@ export async function placeCheckpoints(
       and not ($8 and c.seq = (
         select max(n.seq) from checkpoints n where n.tenant_id = $1 and n.thread_id = $2 and n.ns = c.ns
       ))
-    returning c.ns, c.checkpoint_id as "checkpointId"`,
+    returning c.ns, c.checkpoint_id as "checkpointId", c.seq, c.run_id as "runId"`,
     [
       key.tenantId,
       key.threadId,

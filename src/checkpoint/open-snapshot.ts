@@ -4,7 +4,7 @@ import { EngineError } from "../core/errors.js";
 import type { BodyReader } from "./body-reader.js";
 import { referencesIn } from "./codec/format.js";
 import { inOrder, mergeWrites } from "./merge-writes.js";
-import { type CheckpointRecord, checkpointRecordKey, type PackBlock } from "./pack-types.js";
+import { type CheckpointRecord, checkpointRecordKey, type PackBlock, type PackReader } from "./pack-types.js";
 import { checkpointKey, type Snapshot, type StoredCheckpoint, valueKey } from "./queries.js";
 
 export type OpenWrite = Readonly<{ taskId: string; idx: number; taskPath: string; channel: string; text: string }>;
@@ -34,13 +34,8 @@ export async function openSnapshot(
   found: BodiesFound,
   only?: ReadonlySet<string>,
 ): Promise<OpenCheckpoint[]> {
-  const records = await readRecords(snapshot, bodies);
-  const opened = snapshot.checkpoints
-    .map((row) => {
-      const record = records.get(row);
-      return record === undefined ? openHere(snapshot, row) : openMoved(snapshot, row, record);
-    })
-    .map((checkpoint) => (only === undefined ? checkpoint : restrict(checkpoint, only)));
+  const texts = await openTexts(snapshot, bodies.packs);
+  const opened = only === undefined ? texts : texts.map((checkpoint) => restrict(checkpoint, only));
   for (const [threadId, keys] of keysByThread(opened)) {
     const loaded = await bodies.load(tenantId, threadId, keys, snapshot.nodes);
     for (const [key, { data }] of loaded) found.set(key, data);
@@ -48,9 +43,18 @@ export async function openSnapshot(
   return opened;
 }
 
+/** The checkpoints with their own texts; of what these name nothing is read. */
+export async function openTexts(snapshot: Snapshot, packs: PackReader): Promise<OpenCheckpoint[]> {
+  const records = await readRecords(snapshot, packs);
+  return snapshot.checkpoints.map((row) => {
+    const record = records.get(row);
+    return record === undefined ? openHere(snapshot, row) : openMoved(snapshot, row, record);
+  });
+}
+
 async function readRecords(
   { checkpoints, packs }: Snapshot,
-  bodies: BodyReader,
+  reader: PackReader,
 ): Promise<Map<StoredCheckpoint, CheckpointRecord>> {
   const blocks = new Map<string, Set<number>>();
   for (const { place } of checkpoints) {
@@ -60,7 +64,7 @@ async function readRecords(
   await Promise.all(
     [...blocks].map(async ([packId, numbers]) => {
       const pack = packs.get(packId);
-      if (pack !== undefined) read.set(packId, await bodies.packs.readBlocks(pack, [...numbers]));
+      if (pack !== undefined) read.set(packId, await reader.readBlocks(pack, [...numbers]));
     }),
   );
   const records = new Map<StoredCheckpoint, CheckpointRecord>();

@@ -7,6 +7,7 @@ export type NewPack = Readonly<{
   tenantId: TenantId;
   threadId: ThreadId;
   packId: string;
+  kind: "pack" | "manifest";
   key: string;
   bytes: number;
   offsets: readonly number[];
@@ -17,8 +18,18 @@ export type NewPack = Readonly<{
 export async function insertPendingPack(sql: Sql, pack: NewPack): Promise<void> {
   await sql.query(
     `insert into packs (tenant_id, pack_id, thread_id, kind, status, key, bytes, block_offsets, block_hashes, entries)
-    values ($1, $2, $3, 'pack', 'pending', $4, $5, $6, $7, $8)`,
-    [pack.tenantId, pack.packId, pack.threadId, pack.key, pack.bytes, pack.offsets, pack.hashes, pack.entries],
+    values ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9)`,
+    [
+      pack.tenantId,
+      pack.packId,
+      pack.threadId,
+      pack.kind,
+      pack.key,
+      pack.bytes,
+      pack.offsets,
+      pack.hashes,
+      pack.entries,
+    ],
   );
 }
 
@@ -40,6 +51,17 @@ export async function doomPack(sql: Sql, pack: PackKey): Promise<void> {
     where tenant_id = $1 and pack_id = $2 and status = 'pending'`,
     [pack.tenantId, pack.packId],
   );
+}
+
+/** Another manifest has taken this one's place, and nothing links to it; returns its key. */
+export async function doomManifest(sql: Sql, pack: PackKey): Promise<string | undefined> {
+  const { rows } = await sql.query<{ key: string }>(
+    `update packs set status = 'doomed', delete_after = clock_timestamp()
+    where tenant_id = $1 and pack_id = $2 and kind = 'manifest' and status = 'stored'
+    returning key`,
+    [pack.tenantId, pack.packId],
+  );
+  return rows[0]?.key;
 }
 
 /** Dooms what has been pending for longer than the grace time, and returns doomed ones whose objects may go. */

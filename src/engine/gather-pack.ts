@@ -15,10 +15,11 @@ import {
   writesOf,
 } from "../checkpoint/move-queries.js";
 import { inOrder, mergeWrites } from "../checkpoint/merge-writes.js";
+import { inlineMessages } from "../checkpoint/message-facts.js";
 import { createPackWriter, type PackFile } from "../checkpoint/pack.js";
 import { type CheckpointRecord, checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
 import type { PlacedRun } from "../runs/content.js";
-import { gatherRuns, type GatheringRuns } from "./gather-runs.js";
+import { addBodies, gatherRuns, type GatheringRuns } from "./gather-runs.js";
 
 export type GatheredPack = Readonly<{
   file: PackFile;
@@ -89,6 +90,8 @@ async function gatherCheckpoints(into: Gathering): Promise<void> {
   for (let afterSeq = -1; into.bytesLeft > 0; ) {
     const page = await unmovedCheckpoints(into.deps.db, into.key, { afterSeq, limit: PAGE, keepNewest });
     const values = await valuesOf(into, page);
+    // Short conversations stand in the record itself; with bodies of their own, manifests can name their messages.
+    for (const text of values.values()) await addBodies(into, inlineMessages(text));
     const writes = groupWrites(await writesOf(into.deps.db, into.key, page));
     for (const checkpoint of page) {
       if (into.bytesLeft <= 0) return;

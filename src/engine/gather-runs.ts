@@ -97,7 +97,7 @@ function eventText(id: number, event: string, data: string): string {
 }
 
 /** Bodies that records of the pack name: what the thread doesn't have goes into the pack before them. */
-async function addBodies(
+export async function addBodies(
   into: Pick<GatheringRuns, "deps" | "key" | "writer" | "nodes" | "relied" | "bytesLeft">,
   bodies: readonly BodyNode[],
 ): Promise<void> {

@@ -4,6 +4,7 @@
 import type { Deps, Sql } from "../core/deps.js";
 import type { PackId } from "../core/ids.js";
 import { gatherPack, type GatheredPack } from "./gather-pack.js";
+import { type ManifestStep, writeManifests } from "./manifest.js";
 import {
   deletePlacedNodes,
   deleteRecordedWrites,
@@ -20,6 +21,7 @@ import { markPackStored } from "../checkpoint/packs.js";
 import { isThreadRunning, placeRuns } from "../runs/content.js";
 import { lockUnfinishedRuns } from "../runs/runs.js";
 import { lockThread } from "../runs/thread-lock.js";
+import { askForManifests } from "../runs/manifests.js";
 import { isTombstoned } from "../runs/tombstones.js";
 import { type StoreStep, storePack } from "./store-pack.js";
 
@@ -31,7 +33,7 @@ export type MoveOptions = Readonly<{
   /** For tests: called between the steps. */
   hooks?: MoveHooks;
 }>;
-export type MoveStep = "gathered" | StoreStep;
+export type MoveStep = "gathered" | StoreStep | ManifestStep;
 export type MoveHooks = Readonly<{ reached?: (step: MoveStep) => Promise<void> | void }>;
 
 export type Moved = Readonly<{ packs: number; checkpoints: number; bodies: number; runs: number; more: boolean }>;
@@ -50,7 +52,10 @@ export async function moveThread(deps: Deps, key: ThreadKey, options: MoveOption
   let sum: Moved = { packs: 0, checkpoints: 0, bodies: 0, runs: 0, more: false };
   while (sum.packs < (options.maxPacks ?? MAX_PACKS)) {
     const moved = await moveOnePack(deps, key, packs, options);
-    if (moved === undefined) return sum;
+    if (moved === undefined) {
+      await writeManifests(deps, key, packs, options.hooks);
+      return sum;
+    }
     const { checkpoints, bodies, runs } = moved;
     sum = {
       packs: sum.packs + 1,
@@ -60,6 +65,7 @@ export async function moveThread(deps: Deps, key: ThreadKey, options: MoveOption
       more: false,
     };
   }
+  await writeManifests(deps, key, packs, options.hooks);
   return { ...sum, more: true };
 }
 
@@ -102,6 +108,7 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
       const checkpoints = await placeCheckpoints(sql, key, packId, gathered.checkpoints, keepNewest);
       const recorded = new Set(checkpoints.map((c) => checkpointRecordKey(c.ns, c.checkpointId)));
       const writes = gathered.writes.filter((w) => recorded.has(checkpointRecordKey(w.ns, w.checkpointId)));
+      await askForManifests(sql, key, checkpoints);
       await deleteRecordedWrites(sql, key, writes);
       if (checkpoints.length > 0) await deleteUnnamedValues(sql, key);
       await placeNodes(sql, key, packId, gathered.nodes);

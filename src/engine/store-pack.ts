@@ -20,7 +20,7 @@ export async function storePack<T>(
 ): Promise<T | undefined> {
   const packId = deps.ids.next<PackId>();
   const objectKey = `${threadPrefix(key)}${uuidToULID(packId)}.jsonl.gz`;
-  const pack = { ...key, packId, key: objectKey, bytes: bytes.length, ...index };
+  const pack = { ...key, packId, kind: "pack" as const, key: objectKey, bytes: bytes.length, ...index };
   await insertPendingPack(deps.db, pack);
   await reached("announced");
   await deps.bodies.create(pack.key, bytes);

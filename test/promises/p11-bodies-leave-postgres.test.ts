@@ -98,7 +98,7 @@ async function move(t: TestEngine, mark: string): Promise<string[]> {
 
 async function packsOf({ deps }: TestEngine, threadId: string): Promise<string[]> {
   const keys: string[] = [];
-  for await (const key of deps.bodies.list(`default/${threadId}/`)) keys.push(key);
+  for await (const key of deps.bodies.list(`default/${threadId}/`)) if (!key.endsWith(".json")) keys.push(key);
   return keys.sort();
 }
 

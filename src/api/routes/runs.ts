@@ -9,6 +9,7 @@ import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRun } from "../../engine/commands/create-run.js";
 import type { Engine } from "../../engine/engine.js";
 import { refuseUnknown } from "../../engine/refuse-unknown.js";
+import { runRecord } from "../../engine/run-record.js";
 import { runResult } from "../../engine/run-result.js";
 import { awaitRun } from "../../engine/stream/await-run.js";
 import { getRun, listRuns, type RunRow } from "../../runs/runs.js";
@@ -67,6 +68,10 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.get("/threads/:thread_id/runs/:run_id", async (c) =>
     json(c, await runShape(engine, await findRun(engine, c))),
+  );
+
+  routes.get("/threads/:thread_id/runs/:run_id/record", async (c) =>
+    json(c, await runRecord(engine, await findRun(engine, c))),
   );
 
   routes.get("/threads/:thread_id/runs/:run_id/join", async (c) => {

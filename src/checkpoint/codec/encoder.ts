@@ -142,7 +142,9 @@ function writeObject(w: Writing, object: object): string {
   else text = writeForm(w, object);
   w.open.pop();
   w.depths.pop();
-  if (w.session === null || text.length < w.session.shape.nodeChars) return text;
+  if (w.session === null) return text;
+  const { arrayChars, nodeChars } = w.session.shape;
+  if (text.length < (Array.isArray(object) ? arrayChars : nodeChars)) return text;
   // A node wherever it stands: what is around it changes without it, and no row of Postgres holds megabytes.
   return writeReference(w, "n", makeNode(1, text, w.children.splice(outside)));
 }

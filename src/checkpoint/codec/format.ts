@@ -8,6 +8,8 @@ export type Shape = Readonly<{
   leafBytes: number;
   /** Any other value whose text has this many UTF-16 units or more is a node of its own. */
   nodeChars: number;
+  /** But arrays of few items from here on, so that the items of one that isn't nested stand in it themselves. */
+  arrayChars: number;
   /** An array of this many items or more is a tree. */
   treeItems: number;
   /** An item whose JSON is longer than this many bytes is a node of its own. */
@@ -25,6 +27,7 @@ export const SHAPE: Shape = {
   leafChars: 1_024,
   leafBytes: 256,
   nodeChars: 4_096,
+  arrayChars: 32_768,
   treeItems: 8,
   inlineBytes: 64,
   referenceWeight: 32,

@@ -1,0 +1,167 @@
+// The run record: one JSON that says what a run is doing, what it cost, what it waits for and where its content is: the minimum
+// that a person or another program needs to take it up. What nothing fills yet is null.
+import { pendingApprovals } from "../approvals/approvals.js";
+import { runSpan, type RunSpan } from "../checkpoint/run-span.js";
+import { isBodyLost, isEngineError } from "../core/errors.js";
+import { isFinished, type RunError } from "../core/run.js";
+import { manifestOfRun } from "../runs/manifests.js";
+import type { RunRow } from "../runs/runs.js";
+import { getThread } from "../runs/threads.js";
+import type { Engine } from "./engine.js";
+import { manifestKey } from "./manifest.js";
+import { type Json, renderJson } from "./render.js";
+import { loadRunContent } from "./run-content.js";
+import { getStateAt, readSaver } from "./state.js";
+import { fieldsOf } from "./stream/shapes.js";
+
+type Fields = Readonly<Record<string, unknown>>;
+type State = Readonly<{ values: Fields; next: readonly string[] }>;
+
+/** Under the wire's names. `…_uri` are places in the object store, null until what they name was moved there. */
+export async function runRecord(engine: Engine, run: RunRow) {
+  const { db } = engine.deps;
+  const [span, manifest, asked] = await Promise.all([
+    runSpan(db, run, { moved: false }),
+    manifestUri(engine, run),
+    pendingApprovals(db, run),
+  ]);
+  const state = await stateOf(engine, run, span);
+  const messages = messagesOf(state.values);
+  const approval = asked.find(({ runId }) => runId === run.runId);
+  return {
+    run_id: run.runId,
+    tenant_id: run.tenantId,
+    thread_id: run.threadId,
+    assistant_id: run.assistantId,
+    agent_version: run.agentVersion,
+    model: modelOf(messages),
+    current_step: stepOf(run, state, messages.at(-1)),
+    status: run.status,
+    attempt: run.attempt,
+    messages_uri: manifest && `${manifest}#/messages`,
+    tool_results_uri: manifest && `${manifest}#/tool_results`,
+    plan: planOf(state.values),
+    pending_approval: approval
+      ? {
+          approval_id: approval.approvalId,
+          interrupt_id: approval.interruptId,
+          node: approval.node,
+          asked_at: approval.askedAt,
+        }
+      : null,
+    cost_so_far: null,
+    token_so_far: await tokensOf(engine, run, span, messages),
+    budget: null,
+    seed: null,
+    result_uri: resultUri(engine, run, span),
+    trace_id: null,
+    error: await errorOf(engine, run),
+    created_at: run.createdAt,
+    updated_at: run.updatedAt,
+  };
+}
+
+async function manifestUri({ deps }: Engine, run: RunRow): Promise<string | null> {
+  const packId = (await manifestOfRun(deps.db, run))?.packId ?? null;
+  return packId === null ? null : `${deps.bodies.uri}/${manifestKey(run, packId)}`;
+}
+
+/** The record of the checkpoint a run ended with: a line of its pack. */
+function resultUri({ deps }: Engine, run: RunRow, span: RunSpan | undefined): string | null {
+  if (!isFinished(run.status) || span === undefined || span.packKey === null) return null;
+  return `${deps.bodies.uri}/${span.packKey}#${span.checkpointId}`;
+}
+
+const NOTHING: State = { values: {}, next: [] };
+
+/** A record is to be had without the graph, and without what was lost. */
+async function stateOf(engine: Engine, run: RunRow, span: RunSpan | undefined): Promise<State> {
+  const { tenantId, threadId } = run;
+  const thread = await getThread(engine.deps.db, { tenantId, threadId });
+  if (thread === undefined || span === undefined) return NOTHING;
+  const address = { checkpoint_id: span.checkpointId, checkpoint_ns: "" };
+  try {
+    const { values, next } = await getStateAt(engine, { tenantId, thread }, address, { subgraphs: false });
+    return { values: fieldsOf(values) ?? {}, next };
+  } catch (error) {
+    if (isBodyLost(error) || isEngineError(error, "not_found") || isEngineError(error, "graph_invalid")) return NOTHING;
+    throw error;
+  }
+}
+
+function messagesOf(values: Fields): Fields[] {
+  const list: readonly unknown[] = Array.isArray(values["messages"]) ? values["messages"] : [];
+  return list.map(fieldsOf).filter((message) => message !== undefined);
+}
+
+/** What the last answer says it came from. */
+function modelOf(messages: readonly Fields[]): string | null {
+  for (const message of messages.toReversed()) {
+    const { model_name: name, model } = fieldsOf(message["response_metadata"]) ?? {};
+    const said = name ?? model;
+    if (typeof said === "string") return said;
+  }
+  return null;
+}
+
+/** Nodes in which LangChain's own agents ask their model. */
+const MODEL_NODES = new Set(["model_request", "agent"]);
+
+function stepOf(run: RunRow, { next }: State, last: Fields | undefined): string {
+  if (run.cancelReason !== null) return "cancelled";
+  if (run.status === "success") return "finished";
+  if (run.status === "error" || run.status === "timeout") return "failed";
+  if (run.waitsFor === "approval") return "awaiting_approval";
+  if (run.waitsFor === "timer") return "awaiting_timer";
+  if (run.status === "pending") return "queued";
+  const [node] = next;
+  if (node === undefined) return run.begun ? "finishing" : "starting";
+  if (MODEL_NODES.has(node)) return "llm_call";
+  const calls = last?.["tool_calls"];
+  return Array.isArray(calls) && calls.length > 0 ? "tool_execution" : `node:${node}`;
+}
+
+/** The graph's own plan, when it keeps one. */
+function planOf(values: Fields): Json {
+  const plan = [values["plan"], values["todos"]].find((list) => Array.isArray(list));
+  return renderJson(plan ?? []) ?? [];
+}
+
+/** Tokens that the messages this run added say they took. */
+async function tokensOf(
+  engine: Engine,
+  run: RunRow,
+  span: RunSpan | undefined,
+  messages: readonly Fields[],
+): Promise<number> {
+  const counted = messages.filter((message) => typeof tokens(message) === "number");
+  if (counted.length === 0) return 0;
+  const before = new Set(await idsBefore(engine, run, span));
+  return counted.reduce((sum, message) => (before.has(message["id"]) ? sum : sum + (tokens(message) ?? 0)), 0);
+}
+
+function tokens(message: Fields): number | undefined {
+  const total = fieldsOf(message["usage_metadata"])?.["total_tokens"];
+  return typeof total === "number" ? total : undefined;
+}
+
+/** Ids of the messages that were there when the run began. */
+async function idsBefore(engine: Engine, run: RunRow, span: RunSpan | undefined): Promise<unknown[]> {
+  const base = span?.base?.checkpointId;
+  if (base === undefined) return [];
+  const configurable = { thread_id: run.threadId, checkpoint_ns: "", checkpoint_id: base };
+  const tuple = await readSaver(engine, run.tenantId).getTuple({ configurable });
+  return messagesOf(tuple?.checkpoint.channel_values ?? {}).map((message) => message["id"]);
+}
+
+async function errorOf(engine: Engine, run: RunRow) {
+  if (run.errorCode === null) return null;
+  const facts = { code: run.errorCode, type: run.errorType };
+  try {
+    const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false });
+    return { ...facts, message: (error as RunError | null)?.message ?? run.errorPreview };
+  } catch (error) {
+    if (!isBodyLost(error)) throw error;
+    return { ...facts, message: run.errorPreview };
+  }
+}
