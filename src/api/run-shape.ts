@@ -27,7 +27,10 @@ async function asked(
   run: RunRow,
 ): Promise<Readonly<{ kwargs: Readonly<Record<string, unknown>>; error?: string }>> {
   try {
-    const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false });
+    const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId, {
+      stream: false,
+      bodyReader: engine.bodyReader,
+    });
     if (request === null) return { kwargs: {} };
     const { stream_subgraphs: subgraphs, ...rest } = decodeRequest(request);
     return { kwargs: { ...rest, subgraphs, resumable: true } };

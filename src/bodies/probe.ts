@@ -9,8 +9,9 @@ const SECOND = Buffer.from("perdure probe, written over");
 type ProbedStore = Pick<BodyStore, "uri" | "create" | "read" | "delete" | "list">;
 
 /** Throws `unavailable` or `config_invalid` saying what the store can't do. Leaves nothing behind. */
-export async function probeStore(store: ProbedStore): Promise<void> {
+export async function probeStore(store: ProbedStore): Promise<readonly string[]> {
   const key = `probe/${randomUUID()}`;
+  const other = `probe/${randomUUID()}`;
   const refuse = (what: string) =>
     new EngineError("config_invalid", `${store.uri} can't hold bodies: ${what}`, { details: { uri: store.uri } });
   try {
@@ -26,13 +27,16 @@ export async function probeStore(store: ProbedStore): Promise<void> {
     if (!listed.includes(key)) throw refuse("a new object is not listed");
   } catch (error) {
     // What failed first is what to report.
-    await store.delete([key]).catch(() => {});
+    await store.delete([key, other]).catch(() => {});
     throw error;
   }
-  await store.delete([key]);
+  // Two, since servers differ in what they want with a batch.
+  await store.create(other, SECOND);
+  await store.delete([key, other]);
   const gone = await store.read(key).then(
     () => false,
     (error: unknown) => isEngineError(error, "body_missing") || Promise.reject(error),
   );
   if (!gone) throw refuse("a deleted object is still read");
+  return [];
 }

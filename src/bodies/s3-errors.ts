@@ -36,7 +36,8 @@ const HINTS: Readonly<Record<string, string>> = {
     "no credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
   PermanentRedirect: "the bucket is in another region: set AWS_REGION",
   AuthorizationHeaderMalformed: "the bucket is in another region: set AWS_REGION",
-  NotImplemented: "the server lacks this (conditional PUT is needed)",
+  NotImplemented:
+    "the server lacks this (conditional PUT is needed; with PERDURE_S3_CHECKSUMS=true, checksum headers too)",
 };
 /** Failures of this process itself; trying again changes nothing. */
 const LOCAL_CODES = new Set(["TypeError", "RangeError", "SyntaxError"]);

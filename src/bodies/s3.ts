@@ -19,6 +19,8 @@ import { factsOf, isAmbiguous, isRetryable, noRegion, toEngineError } from "./s3
 export type S3Options = Readonly<{
   /** Buckets in the path instead of the host name: MinIO, Ceph and most servers of one's own want it. */
   forcePathStyle?: boolean;
+  /** Send a checksum with every request that may have one: some buckets (object lock) demand it, some servers refuse it. */
+  checksums?: boolean;
   /** Else the AWS SDK's own sources: AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID …, profiles, instance roles. */
   endpoint?: string;
   region?: string;
@@ -123,7 +125,11 @@ export function createS3Store(place: Place, options: S3Options): BodyStore {
         next = page.IsTruncated ? page.NextContinuationToken : undefined;
       }
     },
-    probe: () => probe(store, place, options),
+    async probe() {
+      await probe(store, place, options);
+      if (batchDeletes) return [];
+      return ["the endpoint refuses to delete in batches: objects are deleted one by one"];
+    },
     async close() {
       client.destroy();
     },
@@ -139,7 +145,7 @@ function createClient(options: S3Options): S3Client {
     ...(options.credentials !== undefined && { credentials: options.credentials }),
     forcePathStyle: options.forcePathStyle ?? false,
     // The SDK's newer default checksums are refused by many servers; perdure keeps its own sha256.
-    requestChecksumCalculation: "WHEN_REQUIRED",
+    requestChecksumCalculation: options.checksums === true ? "WHEN_SUPPORTED" : "WHEN_REQUIRED",
     responseChecksumValidation: "WHEN_REQUIRED",
     // Tries are counted here only: the SDK doesn't try again when a body breaks off.
     maxAttempts: 1,
@@ -173,25 +179,37 @@ function retrying(uri: string, options: S3Options, region: () => Promise<string>
   };
 }
 
-/** Asks the store; when it fails, asks whether the other way of addressing buckets works, and names the option if so. */
+type Variant = Readonly<{ change: Partial<S3Options>; says: string }>;
+
+/** Asks the store; when it fails for good, asks which other settings work, and names them. */
 async function probe(store: BodyStore, place: Place, options: S3Options): Promise<void> {
   try {
-    return await probeStore(store);
+    await probeStore(store);
   } catch (error) {
-    const other = createS3Store(place, { ...options, forcePathStyle: !options.forcePathStyle, attempts: 1 });
-    const otherWorks = await probeStore(other).then(
-      () => true,
-      () => false,
-    );
-    await other.close();
-    if (!otherWorks) throw error;
-    const value = options.forcePathStyle ? "false" : "true";
-    throw new EngineError(
-      "config_invalid",
-      `${store.uri}: this endpoint needs PERDURE_S3_FORCE_PATH_STYLE=${value}; with it the probe succeeds`,
-      { cause: error },
-    );
+    // A server that is away for the moment is away with other settings too; one that has no such host may not be.
+    if (isEngineError(error, "unavailable") && typeof error.details["status"] === "number") throw error;
+    for (const { change, says } of variants(options)) {
+      if (!(await works(place, { ...options, ...change, attempts: 1 }))) continue;
+      const message = `${store.uri}: this endpoint needs ${says}; with it the probe succeeds`;
+      throw new EngineError("config_invalid", message, { cause: error });
+    }
+    throw error;
   }
+}
+
+function variants({ forcePathStyle = false, checksums = false }: S3Options): readonly Variant[] {
+  const path = { change: { forcePathStyle: !forcePathStyle }, says: `PERDURE_S3_FORCE_PATH_STYLE=${!forcePathStyle}` };
+  const sums = { change: { checksums: !checksums }, says: `PERDURE_S3_CHECKSUMS=${!checksums}` };
+  return [path, sums, { change: { ...path.change, ...sums.change }, says: `${path.says} and ${sums.says}` }];
+}
+
+async function works(place: Place, options: S3Options): Promise<boolean> {
+  const store = createS3Store(place, options);
+  const answer = probeStore(store).then(
+    () => true,
+    () => false,
+  );
+  return answer.finally(() => store.close());
 }
 
 function* slices<T>(items: readonly T[], size: number): Iterable<readonly T[]> {

@@ -57,8 +57,11 @@ export type BodyStore = Readonly<{
   delete(keys: readonly string[]): Promise<void>;
   /** Keys under a prefix, in any order. */
   list(prefix: string): AsyncIterable<string>;
-  /** Writes, reads, ranges, re-creates and deletes one small object; throws `unavailable` or `config_invalid` saying what failed. */
-  probe(): Promise<void>;
+  /**
+   * Writes, reads, ranges, re-creates and deletes small objects; throws `unavailable` or `config_invalid` saying what failed and
+   * which setting helps. Returns what is worth knowing about a store that works.
+   */
+  probe(): Promise<readonly string[]>;
   close(): Promise<void>;
 }>;
 

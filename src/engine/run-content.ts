@@ -25,14 +25,14 @@ export type RunContent = Readonly<{
 const CACHE_BYTES = 4 * 1024 * 1024;
 
 /**
- * The content of a run; of its stream nothing with `stream: false`, which is cheaper.
+ * The content of a run; of its stream nothing with `stream: false`, which is cheaper, as a `bodyReader` is that has a cache.
  * Throws `not_found`, `expired`, or `body_missing` / `body_corrupt` when it was moved and can't be read.
  */
 export async function loadRunContent(
   deps: Deps,
   tenantId: TenantId,
   runId: RunId,
-  options: Readonly<{ stream?: boolean }> = {},
+  options: Readonly<{ stream?: boolean; bodyReader?: BodyReader }> = {},
 ): Promise<RunContent> {
   const wantsStream = options.stream ?? true;
   const here = await storedContent(deps.db, { tenantId, runId, stream: wantsStream });
@@ -42,7 +42,7 @@ export async function loadRunContent(
   if (here.moved) {
     const { db: sql, bodies } = deps;
     const packs = createPackReader(bodies, { cacheBytes: CACHE_BYTES });
-    const reader = createBodyReader({ sql, bodies, packs, cacheBytes: CACHE_BYTES });
+    const reader = options.bodyReader ?? createBodyReader({ sql, bodies, packs, cacheBytes: CACHE_BYTES });
     const thread = { tenantId, threadId: here.threadId };
     for await (const part of readRunRecord(deps, packs, tenantId, runId, here.moved)) {
       parts.push(await whole(reader, thread, wantsStream ? part : { ...part, stream: [] }));

@@ -72,6 +72,7 @@ function resultUri({ deps }: Engine, run: RunRow, span: RunSpan | undefined): st
   return `${deps.bodies.uri}/${span.packKey}#${span.checkpointId}`;
 }
 
+const LOST = ["not_found", "graph_invalid", "expired"] as const;
 const NOTHING: State = { values: {}, next: [] };
 
 /** A record is to be had without the graph, and without what was lost. */
@@ -84,7 +85,7 @@ async function stateOf(engine: Engine, run: RunRow, span: RunSpan | undefined): 
     const { values, next } = await getStateAt(engine, { tenantId, thread }, address, { subgraphs: false });
     return { values: fieldsOf(values) ?? {}, next };
   } catch (error) {
-    if (isBodyLost(error) || isEngineError(error, "not_found") || isEngineError(error, "graph_invalid")) return NOTHING;
+    if (isBodyLost(error) || LOST.some((code) => isEngineError(error, code))) return NOTHING;
     throw error;
   }
 }
@@ -158,10 +159,13 @@ async function errorOf(engine: Engine, run: RunRow) {
   if (run.errorCode === null) return null;
   const facts = { code: run.errorCode, type: run.errorType };
   try {
-    const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false });
+    const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, {
+      stream: false,
+      bodyReader: engine.bodyReader,
+    });
     return { ...facts, message: (error as RunError | null)?.message ?? run.errorPreview };
   } catch (error) {
-    if (!isBodyLost(error)) throw error;
+    if (!isBodyLost(error) && !isEngineError(error, "expired")) throw error;
     return { ...facts, message: run.errorPreview };
   }
 }

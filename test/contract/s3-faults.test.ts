@@ -1,11 +1,13 @@
 // What the S3 store makes of servers that fail: a stand-in that can be told how, and the real server with wrong settings.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { openBodyStore } from "../../src/bodies/open.js";
 import type { S3Options } from "../../src/bodies/s3.js";
 import type { BodyStore } from "../../src/core/deps.js";
+import { backoffMs } from "../../src/core/retry.js";
 import { describeS3, newS3Uri, s3Options } from "../helpers/s3-store.js";
+import { type Fault, failsWith, refusesChecksums, startStubS3 } from "../helpers/stub-s3.js";
 
 type Answer = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void;
 type Seen = { method: string; url: string; headers: IncomingMessage["headers"]; body: Buffer };
@@ -146,6 +148,47 @@ it("is refused by the probe when it overwrites", async () => {
     code: "config_invalid",
     message: expect.stringMatching(/overwrites/),
   });
+});
+
+describe("a server that refuses checksum headers with 501", () => {
+  const onStub = async (fault: Fault, checksums: boolean): Promise<BodyStore> => {
+    const s3 = await startStubS3();
+    s3.fault.now = fault;
+    const store = openBodyStore("s3://bucket/prefix", { s3: { ...s3.options, checksums, sleep: async () => {} } });
+    open.push(async () => {
+      await store.close();
+      await s3.close();
+    });
+    return store;
+  };
+  it("works as it is, and the probe says that it can't delete in batches", async () => {
+    const store = await onStub(refusesChecksums, false);
+    expect(await store.probe()).toEqual([expect.stringMatching(/one by one/)]);
+  });
+  it("is found out by the probe, which names the setting", async () => {
+    const store = await onStub(refusesChecksums, true);
+    await expect(store.probe()).rejects.toMatchObject({
+      code: "config_invalid",
+      message: expect.stringMatching(/needs PERDURE_S3_CHECKSUMS=false/) as string,
+    });
+  });
+  it("and one that demands them as well", async () => {
+    const demands: Fault = (asked) =>
+      asked.method === "PUT" &&
+      asked.headers["x-amz-checksum-crc32"] === undefined &&
+      failsWith(400, "InvalidRequest")(asked);
+    await expect((await onStub(demands, false)).probe()).rejects.toMatchObject({
+      code: "config_invalid",
+      message: expect.stringMatching(/needs PERDURE_S3_CHECKSUMS=true/) as string,
+    });
+    expect(await (await onStub(demands, true)).probe()).toEqual([]);
+  });
+});
+
+it("pauses grow to a ceiling, and no two clients pause alike", () => {
+  const pauses = Array.from({ length: 30 }, (_, n) => [backoffMs(n + 1, 0), backoffMs(n + 1, 0.999)] as const);
+  for (const [least, most] of pauses) expect([least >= 50, most > least, most <= 5_000]).toEqual([true, true, true]);
+  expect(pauses.at(-1)?.[0]).toBe(2_500);
 });
 
 describeS3("a real S3 server with wrong settings", (server) => {

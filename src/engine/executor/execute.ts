@@ -8,7 +8,6 @@ import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { createSaver } from "../../checkpoint/saver.js";
-import { retryTransient } from "../../db/retry-transient.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import { getRun, setAgentVersion } from "../../runs/runs.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
@@ -30,6 +29,7 @@ import { DurabilityBarrier } from "./barrier.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
+import { patient } from "./patience.js";
 import { describeError, failureOutcome, outcomeOf } from "./outcome.js";
 
 export type ExecutorOptions = Readonly<{
@@ -154,11 +154,10 @@ async function streamGraph(
 ): Promise<Ended> {
   const { run, lease, stop, drain } = attempt;
   const { tenantId, runId, threadId } = lease;
-  // Reads go on trying for as long as the lease holds: a restart of Postgres is no reason to fail a run.
-  const db = patient(deps, stop);
+  const { db, bodies, reader } = patient(deps, options.bodyReader, { attempt: stop, draining: drain });
   const [row, content] = await Promise.all([
     getRun(db, { tenantId, runId }),
-    loadRunContent({ ...deps, db }, tenantId, runId, { stream: false }),
+    loadRunContent({ ...deps, db, bodies }, tenantId, runId, { stream: false, bodyReader: reader }),
   ]);
   const request = decodeRequest(content.request);
   const saver = createSaver({
@@ -167,7 +166,7 @@ async function streamGraph(
     runId,
     attempt: lease.attempt,
     commit: attempt.commit,
-    bodies: options.bodyReader,
+    bodies: reader,
     largeBodies: { deps, threadId },
     resumes: true,
   });
@@ -209,22 +208,6 @@ async function streamGraph(
   } finally {
     drain.removeEventListener("abort", onDrain);
   }
-}
-
-/** The database for reads of an attempt: each is tried again while Postgres is away and the attempt goes on. */
-function patient(deps: Deps, signal: AbortSignal): Deps["db"] {
-  const { clock, random } = deps;
-  return {
-    tx: (work) => deps.db.tx(work),
-    close: () => deps.db.close(),
-    query: (text, values, query) =>
-      retryTransient(() => deps.db.query(text, values, query), {
-        clock,
-        random,
-        deadlineMs: Number.POSITIVE_INFINITY,
-        signal,
-      }),
-  };
 }
 
 /** A copy of the graph that carries this lease's saver, so that no shared compiled graph is touched. */
