@@ -6,12 +6,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { v7 as uuidv7 } from "uuid";
 import { createApp } from "./api/app.js";
 import { serveApi, type ApiServer } from "./api/server.js";
+import { encryptedStore } from "./bodies/encrypted.js";
+import { parseSecretKey } from "./bodies/envelope.js";
 import { openBodyStore } from "./bodies/open.js";
 import { createBodyReader } from "./checkpoint/body-reader.js";
 import { createPackReader } from "./checkpoint/pack-reader.js";
 import { type LogLevel, readConfig } from "./config.js";
 import type { Clock } from "./core/clock.js";
-import type { Deps, Log } from "./core/deps.js";
+import type { BodyStore, Deps, Log } from "./core/deps.js";
+import { isEngineError } from "./core/errors.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
 import type { Retention } from "./core/retention.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
@@ -65,6 +68,10 @@ export type PartsOptions = Readonly<{
   listenUrl?: string | null;
   bodies: string;
   s3ForcePathStyle?: boolean;
+  s3Checksums?: boolean;
+  /** 32 bytes in hex or base64, to encrypt what goes to the object store; null or none: it isn't. */
+  secretKey?: string | null;
+  oldSecretKeys?: readonly string[];
   /** Connections to Postgres at most. */
   dbPool?: number;
   storeTtl?: StoreTtl | null;
@@ -83,8 +90,7 @@ export function openParts(options: PartsOptions): Parts {
   const clock = systemClock;
   const random = Math.random;
   const notifier = createNotifier({ db, listenUrl: options.listenUrl ?? databaseUrl, log, clock, random });
-  const s3 = options.s3ForcePathStyle === undefined ? {} : { s3: { forcePathStyle: options.s3ForcePathStyle } };
-  const bodies = openBodyStore(options.bodies, s3);
+  const bodies = openBodies(options);
   const store = openStore(databaseUrl, { log, clock, random, ttl: options.storeTtl ?? null });
   const { adoptFrom: from } = options;
   const source = from ? openSource({ from, databaseUrl, max: ADOPTING, log }) : null;
@@ -97,6 +103,17 @@ export function openParts(options: PartsOptions): Parts {
       await Promise.all([db.close(), bodies.close(), store.close(), source?.close()]);
     },
   };
+}
+
+function openBodies(options: PartsOptions): BodyStore {
+  const { secretKey = null, oldSecretKeys = [], s3ForcePathStyle, s3Checksums } = options;
+  const s3 = {
+    ...(s3ForcePathStyle !== undefined && { forcePathStyle: s3ForcePathStyle }),
+    ...(s3Checksums !== undefined && { checksums: s3Checksums }),
+  };
+  const old = oldSecretKeys.map((key) => parseSecretKey(key, "PERDURE_OLD_SECRET_KEYS"));
+  const keys = secretKey === null ? null : { current: parseSecretKey(secretKey, "PERDURE_SECRET_KEY"), old };
+  return encryptedStore(openBodyStore(options.bodies, { s3 }), keys);
 }
 
 export type EngineSettings = Readonly<{
@@ -144,9 +161,20 @@ export function composeEngine(
 
 /** What each process does once the database is there. */
 export async function prepareEngine(engine: ComposedEngine): Promise<void> {
+  await probeBodies(engine.deps);
   await engine.clockOffset.refresh();
   await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });
   if (engine.settings.retention !== null) await setRetentionTimer(engine.deps, DEFAULT_TENANT);
+}
+
+/** A store that can't be used ends the start, with what to change; one that is away for now doesn't: little needs it at once. */
+async function probeBodies({ bodies, log }: Deps): Promise<void> {
+  try {
+    for (const note of await bodies.probe()) log.info({ bodies: bodies.uri }, note);
+  } catch (error) {
+    if (!isEngineError(error, "unavailable")) throw error;
+    log.warn({ bodies: bodies.uri, code: error.code }, `the object store can't be reached yet: ${error.message}`);
+  }
 }
 
 export const LOOPS = ["worker", "scheduler", "mover", "sweeper", "pruner"] as const;
@@ -253,6 +281,11 @@ export type PerdureOptions = Readonly<{
   /** Where message bodies live: s3://bucket/prefix or file:///path. */
   bodies: string;
   s3ForcePathStyle?: boolean;
+  s3Checksums?: boolean;
+  /** 32 bytes in hex or base64: what goes to the object store is encrypted with them. */
+  secretKey?: string;
+  /** Former secret keys, for what was encrypted with them. */
+  oldSecretKeys?: readonly string[];
   /** By id: compiled or not, agents, entrypoints, or functions that make one. */
   graphs: Readonly<Record<string, unknown>>;
   /** What this process works on; all of it unless said otherwise, nothing with []. */

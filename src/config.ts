@@ -11,6 +11,9 @@ export type Config = Readonly<{
   listenUrl: string | null;
   bodies: string | null;
   s3ForcePathStyle: boolean;
+  s3Checksums: boolean;
+  secretKey: string | null;
+  oldSecretKeys: readonly string[];
   host: string;
   port: number;
   leaseMs: number;
@@ -66,6 +69,27 @@ const SETTINGS = {
     about: "Address buckets by path instead of by host name, as MinIO and Ceph want it.",
     default: "false",
     schema: yesNo,
+  },
+  PERDURE_S3_CHECKSUMS: {
+    field: "s3Checksums",
+    about: "Send a checksum with every upload, as buckets with object lock want it; some servers refuse that with 501.",
+    default: "false",
+    schema: yesNo,
+  },
+  PERDURE_SECRET_KEY: {
+    field: "secretKey",
+    about: "A key of 32 bytes in hex or base64: what goes to the object store is encrypted with it.",
+    default: null,
+    schema: z.string().nullable(),
+  },
+  PERDURE_OLD_SECRET_KEYS: {
+    field: "oldSecretKeys",
+    about: "Former secret keys, separated by commas, for what was encrypted with them.",
+    default: null,
+    schema: z
+      .string()
+      .nullable()
+      .transform((text) => text?.split(",").map((key) => key.trim()) ?? []),
   },
   HOST: { field: "host", about: "The address the API listens on.", default: "127.0.0.1", schema: z.string().min(1) },
   PORT: {

@@ -116,8 +116,11 @@ async function checkListen({ deps, otherNotifier, pollMs }: Examined): Promise<r
 
 async function checkBodies({ deps, noBodies }: Examined): Promise<readonly Finding[]> {
   if (noBodies !== null) return [{ result: "fail", says: noBodies }];
-  await deps.bodies.probe();
-  return [{ result: "ok", says: `${deps.bodies.uri} can be written, read by range and deleted` }];
+  const notes = await deps.bodies.probe();
+  return [
+    { result: "ok", says: `${deps.bodies.uri} can be written, read by range and deleted` },
+    ...notes.map((says) => ({ result: "ok" as const, says })),
+  ];
 }
 
 async function checkGraphs({ loadGraphs }: Examined): Promise<readonly Finding[]> {

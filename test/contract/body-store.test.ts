@@ -4,6 +4,8 @@ import os from "node:os";
 import path from "node:path";
 import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { encryptedStore } from "../../src/bodies/encrypted.js";
+import { parseSecretKey } from "../../src/bodies/envelope.js";
 import { createFsStore } from "../../src/bodies/fs.js";
 import { createMemoryStore } from "../../src/bodies/memory.js";
 import type { BodyStore } from "../../src/core/deps.js";
@@ -122,7 +124,14 @@ function keepsTheContract(open: () => Promise<BodyStore>): void {
   });
 }
 
+/** Encrypted with a key of its own. */
+function encrypted(inner: BodyStore): BodyStore {
+  const current = parseSecretKey(randomBytes(32).toString("hex"), "PERDURE_SECRET_KEY");
+  return encryptedStore(inner, { current, old: [] });
+}
+
 describe("bodies in memory", () => keepsTheContract(async () => createMemoryStore()));
+describe("bodies in memory, encrypted", () => keepsTheContract(async () => encrypted(createMemoryStore())));
 
 describe("bodies in a folder", () => {
   let root: string;
@@ -160,4 +169,7 @@ describe("bodies in a folder", () => {
 
 describeS3("bodies in S3", (server) => {
   keepsTheContract(() => newS3Store(server));
+});
+describeS3("bodies in S3, encrypted", (server) => {
+  keepsTheContract(async () => encrypted(await newS3Store(server)));
 });

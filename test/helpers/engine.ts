@@ -43,6 +43,7 @@ export type EngineOptions = Readonly<{
   pollMs?: number;
   /** `memory:` unless given. */
   bodies?: string;
+  secretKey?: string;
   previews?: boolean;
   moveAfterMs?: number;
   /** Threads come over from there when they are touched. */
@@ -56,8 +57,8 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
   const db = await createTestDatabase();
   const logLevel = process.env.PERDURE_TEST_LOG ?? "silent";
   const log = createLog(logLevel);
-  const { bodies = "memory:", adoptFrom = null, adoptGraph = null } = options;
-  const parts = openParts({ databaseUrl: db.url, bodies, adoptFrom, log, applicationName: "test" });
+  const { bodies = "memory:", secretKey = null, adoptFrom = null, adoptGraph = null } = options;
+  const parts = openParts({ databaseUrl: db.url, bodies, secretKey, adoptFrom, log, applicationName: "test" });
   const { deps } = parts;
   const running: Running[] = [];
   const settings: EngineSettings = {
