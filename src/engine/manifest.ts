@@ -17,7 +17,7 @@ import { runSpan, type RunSpan } from "../checkpoint/run-span.js";
 import type { Deps } from "../core/deps.js";
 import { isBodyLost } from "../core/errors.js";
 import type { PackId, RunId } from "../core/ids.js";
-import { dueManifests, manifestOfRun, placeManifest } from "../runs/manifests.js";
+import { dueManifests, manifestOfRun, placeManifest, withdrawManifest } from "../runs/manifests.js";
 import { lockThread } from "../runs/thread-lock.js";
 import { isTombstoned } from "../runs/tombstones.js";
 
@@ -45,7 +45,7 @@ async function writeManifest(writing: Writing, runId: RunId): Promise<void> {
   const { deps, key, hooks } = writing;
   const { reached = () => {} } = hooks;
   const span = await runSpan(deps.db, { ...key, runId }, { moved: true });
-  if (span === undefined) return;
+  if (span === undefined) return withdraw(writing, runId);
   const previous = await previousManifest(writing, span);
   // What the run started from isn't all there yet: this one has to wait for it.
   if (previous === "not_yet") return;
@@ -150,6 +150,19 @@ async function urisOf({ deps, key }: Writing, keys: readonly string[]): Promise<
 function placeOf(uris: ReadonlyMap<string, string>, key: string) {
   const uri = uris.get(key) ?? null;
   return uri === null ? { sha256: null, uri } : { sha256: key, uri };
+}
+
+/** Its checkpoints were pruned: what of its messages is kept, the manifests of later runs list. */
+async function withdraw(writing: Writing, runId: RunId): Promise<void> {
+  const { deps, key } = writing;
+  const doomed = await deps.db.tx(async (sql): Promise<Doomed> => {
+    if ((await lockThread(sql, key)) === undefined) return [];
+    const packId = await withdrawManifest(sql, { ...key, runId });
+    if (packId === undefined) return [];
+    const objectKey = await doomManifest(sql, { tenantId: key.tenantId, packId });
+    return objectKey === undefined ? [] : [{ tenantId: key.tenantId, packId, key: objectKey }];
+  });
+  await deleteObjects(writing, doomed);
 }
 
 type Doomed = readonly Readonly<{ tenantId: ThreadKey["tenantId"]; packId: PackId; key: string }>[];

@@ -21,7 +21,9 @@ import { EngineError, isBodyLost } from "../core/errors.js";
 import type { PackId, RunId } from "../core/ids.js";
 import { contentPacks, contentPlaces, packsOfRuns, type RepackedRun, repointRuns } from "../runs/content.js";
 import { lockUnfinishedRuns } from "../runs/runs.js";
+import { askForNewManifests } from "../runs/manifests.js";
 import { lockThread } from "../runs/thread-lock.js";
+import { writeManifests } from "./manifest.js";
 import { readRunRecord } from "./run-content.js";
 import { type StoreStep, storePack } from "./store-pack.js";
 
@@ -51,7 +53,10 @@ export async function repackThread(deps: Deps, key: ThreadKey, options: RepackOp
   for (;;) {
     const runs = await contentPacks(deps.db, key);
     const sparse = await sparsePacks(deps.db, key, { share: SPARSE, runs, except: left });
-    if (sparse.length === 0) return { rewritten, retired };
+    if (sparse.length === 0) {
+      await writeManifests(deps, key, packs);
+      return { rewritten, retired };
+    }
     const rest = await gatherRest(deps, key, packs, sparse);
     // Seen once a round: what could not be read, and a new pack that is sparse itself, must not come round for ever.
     left.push(...rest.from);
@@ -200,6 +205,7 @@ async function swap(
       if (!(await markPackStored(sql, { ...key, packId }))) throw new Unplaced();
       const moved = (await repoint(sql, key, packId, rest)) + (await repointRuns(sql, key, packId, rest.runs));
       if (moved === 0) throw new Unplaced();
+      await askForNewManifests(sql, key);
       return retirePacks(sql, key, { inUse: await packsOfRuns(sql, key), graceMs });
     });
   } catch (error) {

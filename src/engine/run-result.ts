@@ -41,7 +41,10 @@ export async function runResult(engine: Engine, run: RunRow): Promise<Json> {
 async function errorOf(engine: Engine, run: RunRow): Promise<Pick<RunError, "type" | "message">> {
   const known = { type: run.errorType ?? "Error", message: run.errorPreview ?? "" };
   try {
-    const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, { stream: false, bodyReader: engine.bodyReader });
+    const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, {
+      stream: false,
+      bodyReader: engine.bodyReader,
+    });
     return (error as RunError | null) ?? known;
   } catch (error) {
     if (!isEngineError(error, "expired")) throw error;

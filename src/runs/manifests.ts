@@ -20,6 +20,37 @@ export async function askForManifests(
   );
 }
 
+/** What the thread's manifests name is elsewhere now, or gone: all of them are to be written again. */
+export async function askForNewManifests(sql: Sql, key: ThreadKey): Promise<void> {
+  await sql.query(
+    `update runs set manifest_seq = null
+    where tenant_id = $1 and thread_id = $2 and manifest_seq is not null`,
+    [key.tenantId, key.threadId],
+  );
+}
+
+/** The run's checkpoints are gone, and its manifest with them; returns which that was. The thread must be locked. */
+export async function withdrawManifest(
+  sql: Sql,
+  key: ThreadKey & Readonly<{ runId: RunId }>,
+): Promise<PackId | undefined> {
+  const { rows } = await sql.query<{ packId: PackId | null }>(
+    `with before as materialized (
+      select run_id, manifest_pack_id as pack_id
+      from runs
+      where tenant_id = $1 and thread_id = $2 and run_id = $3
+      for no key update
+    )
+    update runs r
+    set manifest_pack_id = null, manifest_previous_id = null, manifest_seq = null, manifest_due_seq = null
+    from before
+    where r.tenant_id = $1 and r.run_id = before.run_id
+    returning before.pack_id as "packId"`,
+    [key.tenantId, key.threadId, key.runId],
+  );
+  return rows[0]?.packId ?? undefined;
+}
+
 /** Runs whose manifest doesn't reach what was moved of them, in their order. */
 export async function dueManifests(sql: Sql, key: ThreadKey): Promise<RunId[]> {
   const { rows } = await sql.query<{ runId: RunId }>(

@@ -16,7 +16,8 @@ export async function retirePacks(
   const { rowCount } = await sql.query(
     `update packs p
     set status = 'doomed', delete_after = clock_timestamp() + $4::float8 * interval '1 ms'
-    where p.tenant_id = $1 and p.thread_id = $2 and p.status = 'stored' and p.pack_id <> all ($3::uuid[])
+    where p.tenant_id = $1 and p.thread_id = $2 and p.status = 'stored' and p.kind <> 'manifest'
+      and p.pack_id <> all ($3::uuid[])
       and not exists (select 1 from bodies b where b.tenant_id = $1 and b.pack_id = p.pack_id)
       and not exists (select 1 from checkpoints c where c.tenant_id = $1 and c.pack_id = p.pack_id)`,
     [key.tenantId, key.threadId, retire.inUse, retire.graceMs],
