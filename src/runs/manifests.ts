@@ -23,7 +23,7 @@ export async function askForManifests(
 /** What the thread's manifests name is elsewhere now, or gone: all of them are to be written again. */
 export async function askForNewManifests(sql: Sql, key: ThreadKey): Promise<void> {
   await sql.query(
-    `update runs set manifest_seq = null
+    `update runs set manifest_seq = null, manifest_previous_id = null
     where tenant_id = $1 and thread_id = $2 and manifest_seq is not null`,
     [key.tenantId, key.threadId],
   );
