@@ -31,6 +31,7 @@ export const TINY: Shape = {
   leafChars: 50,
   leafBytes: 20,
   nodeChars: 100,
+  arrayChars: 100,
   treeItems: 2,
   inlineBytes: 10,
   referenceWeight: 10,
