@@ -2,10 +2,12 @@
 -- One claimer at a time, since limits can't hold otherwise: with SKIP LOCKED alone 12 of 12 rounds went over them (measured).
 -- Shape: hop from tenant to tenant over the queue index (never over the queue), one round from where the last claim ended,
 -- highest priority first, each tenant in turn; limits are counted from the running runs.
-create function claim_runs(slots int, owner text, lease_ms bigint, graphs text[])
+-- With each run comes what its worker needs to begin, as far as it is here: one round trip starts it.
+create function claim_runs(slots int, owner text, lease_ms bigint, graphs text[], versions text[])
 returns table (
   o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text,
-  o_attempt int, o_priority smallint, o_begun boolean, o_crashes int)
+  o_attempt int, o_priority smallint, o_begun boolean, o_crashes int, o_metadata jsonb, o_request bytea,
+  o_fresh boolean)
 -- jit off: an unanalysed queue looks expensive to the planner, and compiling this took 4 s for 2 ms of work (measured).
 language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $claim$
 #variable_conflict use_column
@@ -105,10 +107,12 @@ begin
     update runs r
     set status = 'running', attempt = r.attempt + 1, commit_no = 0, lease_owner = owner, waits_for = null,
       lease_expires_at = clock_timestamp() + lease_ms * interval '1 ms',
-      started_at = coalesce(r.started_at, clock_timestamp()), updated_at = clock_timestamp()
+      started_at = coalesce(r.started_at, clock_timestamp()), updated_at = clock_timestamp(),
+      agent_version = (select v.version from unnest(graphs, versions) v(graph_id, version) where v.graph_id = r.graph_id)
     from locked
     where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
-    returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes
+    returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
+      r.metadata, r.request
   ),
   logged as (
     insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
@@ -126,6 +130,8 @@ begin
     ) x
     where c.priority = x.priority
   )
-  select * from claimed;
+  select claimed.*, not exists (
+    select 1 from checkpoints c where c.tenant_id = claimed.tenant_id and c.thread_id = claimed.thread_id)
+  from claimed;
 end
 $claim$;

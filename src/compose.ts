@@ -24,6 +24,7 @@ import { openDb } from "./db/pool.js";
 import { createOnTouch } from "./engine/adopt/on-touch.js";
 import { openSource, type Source } from "./engine/adopt/source.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
+import { createSettler } from "./engine/commands/settle-run.js";
 import { createCombiner } from "./engine/commit.js";
 import type { Engine } from "./engine/engine.js";
 import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
@@ -219,7 +220,10 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     bodyReader,
     store: store.store,
     moveAfterMs: settings.moveAfterMs,
-    preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
+    settle: createSettler(deps, {
+      moveAfterMs: settings.moveAfterMs,
+      preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
+    }),
     clockOffsetMs: clockOffset.ms,
   });
   return { execute, heartbeat };
@@ -245,7 +249,14 @@ function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: W
   const { owner } = engine.edits;
   const { execute: inProcess, heartbeat } = composeExecutor(engine);
   const execute = startIsolated === undefined ? inProcess : isolateCrashed(deps, heartbeat, inProcess, startIsolated);
-  const worker = createWorker(deps, { ...settings, owner, graphIds: graphs.ids, concurrency, execute });
+  const worker = createWorker(deps, {
+    ...settings,
+    owner,
+    graphIds: graphs.ids,
+    versions: graphs.ids.map(graphs.version),
+    concurrency,
+    execute,
+  });
   const clock = createLoop(deps, {
     name: "clock",
     pollMs: CLOCK_MS,

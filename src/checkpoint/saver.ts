@@ -41,6 +41,8 @@ export type SaverOptions = Readonly<{
   attempt?: number;
   /** Where bodies go that are too large for Postgres, and the only thread to write to. */
   largeBodies?: LargeBodiesOptions | null;
+  /** The thread had no checkpoint when this saver's lease began. */
+  fresh?: boolean;
   /** Lists show checkpoints whose content is gone or damaged as empty ones with a mark, instead of failing. */
   markBroken?: boolean;
   /** A run goes on from what is read: its breakpoints have seen all of it. */
@@ -64,8 +66,8 @@ const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 export class Saver extends BaseCheckpointSaver<string> {
   private readonly outbox: Outbox | null;
   private readonly sessions = new Map<string, EncodeSession>();
-  /** By thread and namespace: the checkpoint put last. */
-  private readonly lastPut = new Map<string, string>();
+  /** By thread and namespace: the checkpoint put last, and whether writes came to it since. */
+  private readonly lastPut = new Map<string, { tuple: CheckpointTuple; hasWrites: boolean }>();
 
   constructor(private readonly options: SaverOptions) {
     super();
@@ -103,8 +105,8 @@ export class Saver extends BaseCheckpointSaver<string> {
       // Rows of a checkpoint that this instance didn't put may have been moved to a pack meanwhile, and a copy of a
       // checkpoint stands under the copied one's parent, or under none.
       const isCopy = metadata.source === "fork";
-      const allValues = isCopy || (parentId !== null && parentId !== this.lastPut.get(place));
-      this.lastPut.set(place, checkpoint.id);
+      const allValues = isCopy || (parentId !== null && parentId !== this.lastPut.get(place)?.tuple.checkpoint.id);
+      this.lastPut.set(place, { tuple: tupleOfPut(address, checkpoint, metadata), hasWrites: false });
       const runId = this.options.runId ?? null;
       return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
     });
@@ -124,13 +126,20 @@ export class Saver extends BaseCheckpointSaver<string> {
   async putIndexedWrites(config: RunnableConfig, writes: readonly WriteInput[]): Promise<void> {
     const { checkpointId, ...address } = addressOf(config);
     if (checkpointId === null) throw badConfig("checkpoint_id", checkpointId);
-    await this.send(address.threadId, (session) => draftWrites(session, { ...address, checkpointId }, writes));
+    await this.send(address.threadId, (session) => {
+      const last = this.lastPut.get(`${address.threadId}\0${address.ns}`);
+      if (last?.tuple.checkpoint.id === checkpointId) last.hasWrites = true;
+      return draftWrites(session, { ...address, checkpointId }, writes);
+    });
   }
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     const address = readAddressOf(config);
     if (address === undefined) return undefined;
     const { threadId, ns, checkpointId } = address;
+    // Nobody else writes while the lease holds.
+    if (this.options.fresh === true && checkpointId === null && !this.lastPut.has(`${threadId}\0${ns}`))
+      return undefined;
     return readTuple(this.options, threadId, ns, checkpointId, this.learnFor(threadId));
   }
 
@@ -172,6 +181,14 @@ export class Saver extends BaseCheckpointSaver<string> {
     for (const place of this.lastPut.keys()) if (place.startsWith(`${threadId}\0`)) this.lastPut.delete(place);
   }
 
+  /** A reader for the end of the run: it knows the root's newest checkpoint when that was put here and is complete. */
+  atEnd(threadId: string): Saver {
+    const last = this.lastPut.get(`${threadId}\0`);
+    return last === undefined || last.hasWrites
+      ? this
+      : new KnowingSaver(this.options, new Map([[threadId, last.tuple]]));
+  }
+
   private async send(threadId: string, make: (session: EncodeSession) => CheckpointOp): Promise<void> {
     if (this.outbox === null) throw readOnly();
     const { largeBodies, runId, attempt } = this.options;
@@ -204,6 +221,36 @@ export class Saver extends BaseCheckpointSaver<string> {
       },
     };
   }
+}
+
+/** Answers the newest root checkpoints of some threads, by name or not, from what is known already. */
+export class KnowingSaver extends Saver {
+  constructor(
+    options: SaverOptions,
+    private readonly heads: ReadonlyMap<string, CheckpointTuple>,
+  ) {
+    super({ ...options, commit: null, fresh: false });
+  }
+
+  override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
+    const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
+    const head = checkpoint_ns === "" ? this.heads.get(thread_id) : undefined;
+    const isHead = checkpoint_ns === "" && (!checkpoint_id || checkpoint_id === head?.checkpoint.id);
+    return isHead ? head : super.getTuple(config);
+  }
+}
+
+/** What a put would read back as. */
+function tupleOfPut(address: Address, checkpoint: Checkpoint, metadata: CheckpointMetadata): CheckpointTuple {
+  const { threadId: thread_id, ns: checkpoint_ns, checkpointId: parentId } = address;
+  const configOf = (checkpoint_id: string) => ({ configurable: { thread_id, checkpoint_ns, checkpoint_id } });
+  return {
+    config: configOf(checkpoint.id),
+    checkpoint,
+    metadata,
+    ...(parentId === null ? {} : { parentConfig: configOf(parentId) }),
+    pendingWrites: [],
+  };
 }
 
 /** For writes: every part must be there and well formed. `newId` is that of the checkpoint to put. */

@@ -9,10 +9,14 @@ import { clientConfig, probe, refusesOptions, type SessionOptions } from "./sess
 
 const CHANNEL = "perdure";
 const COALESCE_MS = 8;
+const FIRST_PING_MS = 2_000;
 const PING_MS = 20_000;
 const PING_TIMEOUT_MS = 5_000;
 /** Postgres takes less than 8000 bytes in a payload. */
 const PAYLOAD_BYTES = 7_900;
+const LISTENER = "perdure listen";
+/** What a process says when it begins to listen: from then on the others send. */
+const HELLO = "hello";
 
 export type NotifierOptions = Readonly<{
   db: Db;
@@ -37,25 +41,37 @@ export function createNotifier(options: NotifierOptions): Notifier & { close(): 
       for (const onNotify of listeners.get(topic as Topic) ?? []) call(onNotify, id, options.log);
     }
   };
-  const sender = createSender(options, origin, tell);
+  // A notification costs a commit, so none is sent while nobody else listens.
+  const others = { listen: true };
+  const sender = createSender(options, origin, others);
+  const tellHere = oncePerTurn(tell);
   let listening: Promise<void> | undefined;
 
   return {
-    notify: (topic, id) => sender.add(id === undefined ? topic : `${topic}:${id}`),
+    notify(topic, id) {
+      const entry = id === undefined ? topic : `${topic}:${id}`;
+      tellHere.add(entry);
+      sender.add(entry);
+    },
     listen(topic, onNotify) {
       const ofTopic = listeners.get(topic) ?? new Set();
       listeners.set(topic, ofTopic.add(onNotify));
       listening ??= keepListening(options, stop.signal, {
+        hello: `${origin} ${HELLO}`,
         heard: (payload) => {
           const [from, ...entries] = payload.split(" ");
-          if (from !== origin) tell(entries);
+          if (from === origin) return;
+          if (entries[0] === HELLO) others.listen = true;
+          else tell(entries);
         },
         mayHaveMissed: () => tell([...listeners.keys()]),
+        counted: (listening) => void (others.listen = listening > 1),
       });
       return () => void ofTopic.delete(onNotify);
     },
     async close() {
       stop.abort();
+      tellHere.flush();
       await Promise.all([listening, sender.flushed()]);
     },
   };
@@ -69,17 +85,36 @@ function call(onNotify: OnNotify, id: string | undefined, log: Log): void {
   }
 }
 
-/** Collects entries for some milliseconds, while a send is on its way for as long as that takes, and sends them as one. */
-function createSender({ db, log, clock }: NotifierOptions, origin: string, tell: (entries: string[]) => void) {
-  let pending = new Set<string>();
+/** Hands over what was added in one turn of the event loop together, each entry once. */
+function oncePerTurn(tell: (entries: readonly string[]) => void) {
+  const pending = new Set<string>();
+  const flush = (): void => {
+    const entries = [...pending];
+    pending.clear();
+    tell(entries);
+  };
+  return {
+    add(entry: string): void {
+      if (pending.size === 0) setImmediate(flush);
+      pending.add(entry);
+    },
+    flush,
+  };
+}
+
+/**
+ * Sends entries to other processes: the first at once, those that come within some milliseconds or while a send is on its way
+ * together.
+ */
+function createSender({ db, log, clock }: NotifierOptions, origin: string, others: Readonly<{ listen: boolean }>) {
+  const pending = new Set<string>();
   let sending: Promise<void> | undefined;
 
   async function send(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
     while (pending.size > 0) {
-      await clock.sleep(COALESCE_MS);
       const entries = [...pending];
-      pending = new Set();
-      tell(entries);
+      pending.clear();
       try {
         await db.query(`select pg_notify('${CHANNEL}', payload) from unnest($1::text[]) as payload`, [
           payloads(origin, entries),
@@ -90,11 +125,13 @@ function createSender({ db, log, clock }: NotifierOptions, origin: string, tell:
           "a notification was not sent; pollers will find the work",
         );
       }
+      await clock.sleep(COALESCE_MS);
     }
     sending = undefined;
   }
   return {
     add(entry: string): void {
+      if (!others.listen) return;
       pending.add(entry);
       sending ??= send();
     },
@@ -115,13 +152,20 @@ function payloads(origin: string, entries: readonly string[]): string[] {
   return [...result, payload];
 }
 
-type Ears = Readonly<{ heard(payload: string): void; mayHaveMissed(): void }>;
+type Ears = Readonly<{
+  /** To be sent when it listens. */
+  hello: string;
+  heard(payload: string): void;
+  mayHaveMissed(): void;
+  /** How many listen, this process included. */
+  counted(listening: number): void;
+}>;
 
 /** Keeps one connection listening until the signal aborts, or until it finds that it can't work here. */
 async function keepListening(options: NotifierOptions, signal: AbortSignal, ears: Ears): Promise<void> {
   const { listenUrl, log, clock, random } = options;
   if (listenUrl === null) return;
-  const session = { url: listenUrl, applicationName: "perdure listen", statementTimeoutMs: PING_TIMEOUT_MS };
+  const session = { url: listenUrl, applicationName: LISTENER, statementTimeoutMs: PING_TIMEOUT_MS };
   for (let failures = 1; !signal.aborted; failures++) {
     try {
       await listenOnce(session, clock, signal, {
@@ -163,13 +207,22 @@ async function listenOnce(session: SessionOptions, clock: Clock, signal: AbortSi
     await client.connect();
     if ((await probe(client)) === "transaction") throw new BehindPooler();
     await client.query(`listen ${CHANNEL}`);
+    await client.query(`select pg_notify('${CHANNEL}', $1)`, [ears.hello]);
     ears.mayHaveMissed();
-    while (!ended.signal.aborted) {
-      await clock.sleep(PING_MS, ended.signal);
-      if (!ended.signal.aborted) await client.query("select 1");
+    for (let pauseMs = FIRST_PING_MS; !ended.signal.aborted; pauseMs = PING_MS) {
+      await clock.sleep(pauseMs, ended.signal);
+      if (!ended.signal.aborted) ears.counted(await countListeners(client));
     }
   } finally {
     signal.removeEventListener("abort", end);
     await client.end().catch(() => undefined);
   }
+}
+
+async function countListeners(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ n: number }>(
+    "select count(*)::int as n from pg_stat_activity where application_name = $1 and datname = current_database()",
+    [LISTENER],
+  );
+  return rows[0]?.n ?? 0;
 }

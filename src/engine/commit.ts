@@ -7,7 +7,7 @@ import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { CHECKPOINT_RESULT, checkpointCtes, checkpointParams } from "../checkpoint/commit-sql.js";
 import { bytesOf, type CheckpointOp, type Commit, splitOp } from "../checkpoint/ops.js";
 import { FENCE_CTES, FENCE_PARAM_COUNT } from "../runs/guard.js";
-import { leaseLost } from "./commands/settle-run.js";
+import { leaseLost } from "./lease-lost.js";
 
 const STATEMENT = `with ${FENCE_CTES}, ${checkpointCtes(FENCE_PARAM_COUNT + 1)}
 select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fence`;

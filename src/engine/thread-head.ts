@@ -1,9 +1,8 @@
 // The head of a thread: what it holds and what it waits for, as single threads, thread lists and run results show it.
-import type { RunnableConfig } from "@langchain/core/runnables";
 import type { BaseCheckpointSaver, CheckpointTuple } from "@langchain/langgraph-checkpoint";
 import { openInterrupts } from "../checkpoint/pending.js";
 import { readNewestTuples } from "../checkpoint/read-tuples.js";
-import { Saver, type SaverOptions } from "../checkpoint/saver.js";
+import { KnowingSaver, Saver } from "../checkpoint/saver.js";
 import { isBodyLost, isEngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadRow } from "../runs/threads.js";
@@ -72,27 +71,10 @@ async function prefetch(
   const options = { sql: engine.deps.db, tenantId, bodies: engine.bodyReader, commit: null };
   const ids = threads.map((thread) => thread.threadId);
   try {
-    return new HeadSaver(options, await readNewestTuples(options, ids, ""));
+    return new KnowingSaver(options, await readNewestTuples(options, ids, ""));
   } catch (error) {
     if (!isBodyLost(error)) throw error;
     return new Saver(options);
-  }
-}
-
-/** Answers the newest root checkpoints, by name or not, from what was read for all threads at once. */
-class HeadSaver extends Saver {
-  constructor(
-    options: SaverOptions,
-    private readonly heads: ReadonlyMap<string, CheckpointTuple>,
-  ) {
-    super(options);
-  }
-
-  override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
-    const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
-    const head = checkpoint_ns === "" ? this.heads.get(thread_id) : undefined;
-    const isHead = checkpoint_ns === "" && (!checkpoint_id || checkpoint_id === head?.checkpoint.id);
-    return isHead ? head : super.getTuple(config);
   }
 }
 

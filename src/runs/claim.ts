@@ -13,19 +13,32 @@ export type ClaimedRun = Readonly<{
   priority: number;
   begun: boolean;
   crashes: number;
+  metadata: Readonly<Record<string, unknown>>;
+  /** UTF-8 JSON of what was asked for; null when it was moved. */
+  request: Buffer | null;
+  /** The thread has no checkpoint. */
+  fresh: boolean;
 }>;
 
 /** Claims up to `slots` runs of these graphs for `owner`; a transaction of its own, in one round trip. */
 export async function claimRuns(
   sql: Sql,
-  claim: Readonly<{ slots: number; owner: string; leaseMs: number; graphIds: readonly string[] }>,
+  claim: Readonly<{
+    slots: number;
+    owner: string;
+    leaseMs: number;
+    graphIds: readonly string[];
+    /** Of each graph's code: which one the run is executed with. */
+    versions: readonly string[];
+  }>,
 ): Promise<ClaimedRun[]> {
   const { rows } = await sql.query<ClaimedRun>(
     `select o_tenant_id as "tenantId", o_run_id as "runId", o_thread_id as "threadId",
       o_assistant_id as "assistantId", o_graph_id as "graphId", o_attempt as "attempt",
-      o_priority as "priority", o_begun as "begun", o_crashes as "crashes"
-    from claim_runs($1, $2, $3, $4)`,
-    [claim.slots, claim.owner, claim.leaseMs, claim.graphIds],
+      o_priority as "priority", o_begun as "begun", o_crashes as "crashes",
+      o_metadata as "metadata", o_request as "request", o_fresh as "fresh"
+    from claim_runs($1, $2, $3, $4, $5)`,
+    [claim.slots, claim.owner, claim.leaseMs, claim.graphIds, claim.versions],
   );
   return rows;
 }

@@ -58,6 +58,21 @@ export async function getRun(
   return rows[0];
 }
 
+/** The runs with these ids, in the order of the ids; undefined where the tenant has none. */
+export async function getRuns(
+  sql: Sql,
+  keys: readonly Readonly<{ tenantId: TenantId; runId: RunId }>[],
+): Promise<(RunRow | undefined)[]> {
+  const { rows } = await sql.query<RunRow>(
+    `select ${COLUMNS}
+    from runs
+    where (tenant_id, run_id) in (select * from unnest($1::text[], $2::uuid[])) and kind = 'run'`,
+    [keys.map((key) => key.tenantId), keys.map((key) => key.runId)],
+  );
+  const found = new Map(rows.map((row) => [`${row.tenantId} ${row.runId}`, row]));
+  return keys.map((key) => found.get(`${key.tenantId} ${key.runId}`));
+}
+
 export type RunFilter = Readonly<{
   tenantId: TenantId;
   threadId?: ThreadId;
@@ -284,16 +299,4 @@ export async function releaseRun(sql: Sql, key: RunKey): Promise<RunRow | undefi
     [key.tenantId, key.runId],
   );
   return rows[0];
-}
-
-/** Records which version of the graph's code the run is executed with. */
-export async function setAgentVersion(
-  sql: Sql,
-  version: Readonly<{ tenantId: TenantId; runId: RunId; attempt: number; agentVersion: string }>,
-): Promise<void> {
-  await sql.query(
-    `update runs set agent_version = $4
-    where tenant_id = $1 and run_id = $2 and attempt = $3 and agent_version is distinct from $4`,
-    [version.tenantId, version.runId, version.attempt, version.agentVersion],
-  );
 }

@@ -1,6 +1,7 @@
-// How an attempt ends, as statements on `runs`. Each proves the lease in its `where`; the caller looks at the row count.
+// How an attempt ends, as statements on `runs`. Each proves the lease in its `where`; the caller looks at what came back.
 import type { Sql } from "../core/deps.js";
 import type { Lease } from "../core/clock.js";
+import { formatLines, type StreamLine } from "./stream-chunks.js";
 
 export type Ending = Readonly<{
   status: "success" | "interrupted" | "error";
@@ -12,6 +13,65 @@ export type Ending = Readonly<{
   /** UTF-8 JSON of the error: content. */
   error: Buffer | null;
 }>;
+
+/** An attempt that ends, with all that becomes true by it. */
+export type Settlement = Readonly<{
+  lease: Lease;
+  ending: Ending;
+  /** Its last events, numbered. */
+  finalChunks: readonly StreamLine[];
+  questions: readonly Readonly<{ approvalId: string; interruptId: string; node: string | null }>[];
+  /** When another branch, which sleeps beside the questions, goes on. */
+  wakeAt: Date | null;
+}>;
+
+/** `locked`: somebody holds its thread just now, and nothing was written. */
+export type Settled = Readonly<{ how: "done" | "lost" | "locked"; freed: boolean }>;
+
+/**
+ * Settles attempts of one owner in one round trip, by the function in migrations/0005_settle.sql; answers in their order.
+ * With `wait` it waits for threads that are locked.
+ */
+export async function settleRuns(
+  sql: Sql,
+  settlements: readonly Settlement[],
+  options: Readonly<{ wait: boolean; moveAfterMs: number; keepEphemeralMs: number }>,
+): Promise<Settled[]> {
+  const owner = settlements[0]?.lease.owner;
+  const of = <T>(pick: (settlement: Settlement) => T): T[] => settlements.map(pick);
+  const { rows } = await sql.query<Settled & { runId: string }>(
+    `select o_run_id as "runId", o_how as how, o_freed as freed
+    from settle_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+    [
+      owner,
+      options.wait,
+      options.moveAfterMs,
+      options.keepEphemeralMs,
+      of(({ lease }) => lease.tenantId),
+      of(({ lease }) => lease.threadId),
+      of(({ lease }) => lease.runId),
+      of(({ lease }) => lease.attempt),
+      of(({ ending }) => ending.status),
+      of(({ ending }) => ending.waitsFor),
+      of(({ ending }) => ending.resultCheckpointId),
+      of(({ wakeAt }) => wakeAt),
+      of(({ ending }) => ending.errorCode),
+      of(({ ending }) => ending.errorType),
+      of(({ ending }) => ending.errorPreview),
+      of(({ ending }) => ending.error),
+      of(({ finalChunks }) => finalChunks[0]?.id ?? null),
+      of(({ finalChunks }) => finalChunks.at(-1)?.id ?? null),
+      of(({ finalChunks }) => (finalChunks.length === 0 ? null : formatLines(finalChunks))),
+      of(({ questions }) => JSON.stringify(questions.map(questionJson))),
+    ],
+  );
+  const byRun = new Map(rows.map((row) => [row.runId, row]));
+  return of(({ lease }) => byRun.get(lease.runId) ?? { how: "lost", freed: false });
+}
+
+function questionJson({ approvalId, interruptId, node }: Settlement["questions"][number]) {
+  return { approval_id: approvalId, interrupt_id: interruptId, node };
+}
 
 /** Ends the run; false when the lease is lost. Without an owner it ends a run whose lease ran out, whoever held it. */
 export async function endAttempt(

@@ -142,8 +142,13 @@ function columnsOf(batches: readonly Batch[]): [number[], number[], string[]] {
   return [
     filled.map((batch) => batch[0]?.id ?? 0),
     filled.map((batch) => batch.at(-1)?.id ?? 0),
-    filled.map((batch) => batch.map(formatLine).join("\n")),
+    filled.map(formatLines),
   ];
+}
+
+/** A batch as its row holds it. */
+export function formatLines(batch: Batch): string {
+  return batch.map(formatLine).join("\n");
 }
 
 function formatLine(line: StreamLine): string {

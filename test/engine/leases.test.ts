@@ -34,7 +34,13 @@ async function start({ client }: TestEngine, graph = "graph") {
 
 /** Claims everything for a worker that is dead already. */
 async function claimAndDie({ db }: TestEngine, graphId = "graph"): Promise<number> {
-  const claimed = await claimRuns(db.db, { slots: 100, owner: "dead", leaseMs: 1, graphIds: [graphId] });
+  const claimed = await claimRuns(db.db, {
+    slots: 100,
+    owner: "dead",
+    leaseMs: 1,
+    graphIds: [graphId],
+    versions: ["1"],
+  });
   await until("the leases to end", async () => {
     const { rows } = await db.db.query("select 1 from runs where lease_expires_at > clock_timestamp()");
     return rows.length === 0;
@@ -152,7 +158,7 @@ test("a lease that couldn't be renewed in time and was let go of is not renewed 
   await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, workers: 0 }, async (t) => {
     await start(t);
     const owner = "test";
-    const [run] = await claimRuns(t.db.db, { slots: 1, owner, leaseMs: 10_000, graphIds: ["graph"] });
+    const [run] = await claimRuns(t.db.db, { slots: 1, owner, leaseMs: 10_000, graphIds: ["graph"], versions: ["1"] });
     const lease = { ...run!, owner };
     // Once it stalls, every look at the clock is ten leases after the one before.
     const stall = { stepMs: 0, ms: 0 };

@@ -35,6 +35,7 @@ export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
   for (const runId of ended) {
     deps.notifier.notify("cancel", runId);
     deps.notifier.notify("stream", runId);
+    deps.notifier.notify("ended", runId);
     deps.notifier.notify("runs");
   }
   return run;

@@ -55,6 +55,7 @@ export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunR
   for (const cancelledId of created.cancelled) {
     deps.notifier.notify("cancel", cancelledId);
     deps.notifier.notify("stream", cancelledId);
+    deps.notifier.notify("ended", cancelledId);
   }
   deps.notifier.notify(created.run.availableAt === null ? "runs" : "timers");
   return created.run;

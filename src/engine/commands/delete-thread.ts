@@ -22,6 +22,7 @@ export async function deleteThread(deps: Deps, key: ThreadKey): Promise<boolean>
   for (const runId of deleted?.ended ?? []) {
     deps.notifier.notify("cancel", runId);
     deps.notifier.notify("stream", runId);
+    deps.notifier.notify("ended", runId);
   }
   try {
     await eraseThreadObjects(deps.bodies, key);

@@ -31,6 +31,7 @@ export async function sweepLostRuns(deps: Deps, options: SweepOptions): Promise<
       const { runId: run_id, attempt, crashes } = lost;
       deps.log.warn({ run_id, attempt, crashes }, "a worker died under this run");
       deps.notifier.notify("stream", lost.runId);
+      deps.notifier.notify("ended", lost.runId);
     } catch (error) {
       if (isTransientDbError(error)) throw error;
       const code = String((error as { code?: unknown }).code ?? "internal");

@@ -9,14 +9,14 @@ import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { createSaver } from "../../checkpoint/saver.js";
 import type { ClaimedRun } from "../../runs/claim.js";
-import { getRun, setAgentVersion } from "../../runs/runs.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
-import { leaseLost, settleRun } from "../commands/settle-run.js";
 import { decodeRequest } from "../commands/request.js";
+import type { Settle } from "../commands/settle-run.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
+import { leaseLost } from "../lease-lost.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
 import { OPEN_SLEEPS } from "../sleep.js";
@@ -38,8 +38,8 @@ export type ExecutorOptions = Readonly<{
   heartbeat: Heartbeat;
   bodyReader: BodyReader;
   store: BaseStore | undefined;
+  settle: Settle;
   moveAfterMs: number;
-  preview: (error: RunError) => string | null;
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: () => number;
 }>;
@@ -155,17 +155,14 @@ async function streamGraph(
   const { run, lease, stop, drain } = attempt;
   const { tenantId, runId, threadId } = lease;
   const { db, bodies, reader } = patient(deps, options.bodyReader, { attempt: stop, draining: drain });
-  const [row, content] = await Promise.all([
-    getRun(db, { tenantId, runId }),
-    loadRunContent({ ...deps, db, bodies }, tenantId, runId, { stream: false, bodyReader: reader }),
-  ]);
-  const request = decodeRequest(content.request);
+  const request = decodeRequest(await requestOf({ ...deps, db, bodies }, run, reader));
   const saver = createSaver({
     sql: db,
     tenantId,
     runId,
     attempt: lease.attempt,
     commit: attempt.commit,
+    fresh: run.fresh,
     bodies: reader,
     largeBodies: { deps, threadId },
     resumes: true,
@@ -179,11 +176,10 @@ async function streamGraph(
       run,
       lease,
       request,
-      metadata: row?.metadata ?? {},
+      metadata: run.metadata,
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
-    await setAgentVersion(db, { ...run, agentVersion: options.graphs.version(run.graphId) });
     const { input, checkpoint, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
     const plan = planStream(request);
     const source = openSource(
@@ -203,11 +199,19 @@ async function streamGraph(
       flushed: () => saver.flushed(),
     });
     await sink.drain();
+    const end = saver.atEnd(threadId);
+    graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    return { outcome: outcomeOf(state, await openQuestions(state, saver)), finalChunks: sink.finish(held) };
+    return { outcome: outcomeOf(state, await openQuestions(state, end)), finalChunks: sink.finish(held) };
   } finally {
     drain.removeEventListener("abort", onDrain);
   }
+}
+
+/** What was asked for: it came with the claim, unless it was moved or has crossed to another process. */
+async function requestOf(deps: Deps, run: ClaimedRun, bodyReader: BodyReader): Promise<unknown> {
+  if (run.request !== null) return JSON.parse(run.request.toString("utf8"));
+  return (await loadRunContent(deps, run.tenantId, run.runId, { stream: false, bodyReader })).request;
 }
 
 /** A copy of the graph that carries this lease's saver, so that no shared compiled graph is touched. */
@@ -244,7 +248,7 @@ async function newestOwnCheckpoint(deps: Deps, lease: Lease): Promise<string | u
 async function settle(deps: Deps, options: ExecutorOptions, attempt: Attempt, ended: Ended): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {
-      await settleRun(deps, attempt.lease, ended.outcome, { ...options, finalChunks: ended.finalChunks });
+      await options.settle(attempt.lease, ended.outcome, ended.finalChunks);
       return;
     } catch (error) {
       if (!isTransientDbError(error) || (attempt.drain.aborted && tries >= MAX_TRIES_WHEN_STOPPING)) throw error;

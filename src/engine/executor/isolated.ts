@@ -47,7 +47,8 @@ export function isolateCrashed(
     child.on("message", (message) => {
       if (message === HOLDING) heartbeat.release(lease);
     });
-    tell({ kind: "execute", run, lease });
+    // Bytes do not cross: the process reads the request itself.
+    tell({ kind: "execute", run: { ...run, request: null }, lease });
     signals.drain.addEventListener("abort", onDrain);
     signals.abort.addEventListener("abort", onAbort);
     if (signals.drain.aborted) onDrain();

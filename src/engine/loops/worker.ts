@@ -25,6 +25,8 @@ export type WorkerLoop = Readonly<{
 export type WorkerOptions = Readonly<{
   owner: string;
   graphIds: readonly string[];
+  /** Of each graph's code. */
+  versions: readonly string[];
   concurrency: number;
   leaseMs: number;
   pollMs: number;
