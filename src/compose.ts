@@ -9,6 +9,7 @@ import { serveApi, type ApiServer } from "./api/server.js";
 import { encryptedStore } from "./bodies/encrypted.js";
 import { parseSecretKey } from "./bodies/envelope.js";
 import { openBodyStore } from "./bodies/open.js";
+import { cachedAssistants } from "./assistants/cached.js";
 import { createBodyReader } from "./checkpoint/body-reader.js";
 import { createPackReader } from "./checkpoint/pack-reader.js";
 import { type LogLevel, readConfig } from "./config.js";
@@ -23,6 +24,7 @@ import { checkSchema } from "./db/migrate.js";
 import { openDb } from "./db/pool.js";
 import { createOnTouch } from "./engine/adopt/on-touch.js";
 import { openSource, type Source } from "./engine/adopt/source.js";
+import { createAcceptor } from "./engine/commands/accept-run.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createSettler } from "./engine/commands/settle-run.js";
 import { createCombiner } from "./engine/commit.js";
@@ -38,6 +40,7 @@ import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
 import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
+import { createReads } from "./engine/reads.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createLog } from "./observe/log.js";
 import { preview } from "./observe/preview.js";
@@ -142,16 +145,20 @@ export function composeEngine(
   owner = newOwner(),
 ): ComposedEngine {
   const { leaseMs, moveAfterMs } = settings;
+  const bodyReader = createBodyReader({
+    sql: deps.db,
+    bodies: deps.bodies,
+    packs: createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES }),
+    cacheBytes: CACHE_BYTES,
+  });
   return {
     deps,
     graphs,
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
-    bodyReader: createBodyReader({
-      sql: deps.db,
-      bodies: deps.bodies,
-      packs: createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES }),
-      cacheBytes: CACHE_BYTES,
-    }),
+    bodyReader,
+    assistant: cachedAssistants(deps.db),
+    acceptRun: createAcceptor(deps),
+    reads: createReads(deps, bodyReader),
     edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
     onTouch: source === null ? null : createOnTouch(source, graphs, settings.adoptGraph ?? null),
     settings,

@@ -430,6 +430,7 @@ declare
   free uuid[];
   done uuid[];
   freed uuid[];
+  limited boolean := exists (select 1 from graph_limits);
 begin
   if wait then
     free := array(
@@ -582,8 +583,10 @@ begin
   return query
   select u.run_id,
     case when u.run_id = any(done) then 'done' when wait or u.run_id = any(free) then 'lost' else 'locked' end,
-    u.run_id = any(freed)
-  from unnest(run_ids) u(run_id);
+    -- Where runs are held back by limits, each that ends lets another start.
+    u.run_id = any(freed) or limited or exists (
+      select 1 from tenants t where t.tenant_id = u.tenant_id and t.max_running < 1000000)
+  from unnest(tenant_ids, run_ids) u(tenant_id, run_id);
 end
 $function$
 

@@ -143,6 +143,16 @@ with recursive only_channels(channels) as (
     and (c.delta_channels is null or $5)
 ${WITH_CONTENT}`;
 
+const BY_IDS = `
+with recursive only_channels(channels) as (
+  select null::text[]
+), cp as (
+  select ${COLUMNS}
+  from unnest($2::uuid[], $3::uuid[]) wanted(thread_id, checkpoint_id)
+  join checkpoints c on c.tenant_id = $1 and c.thread_id = wanted.thread_id and c.ns = ''
+    and c.checkpoint_id = wanted.checkpoint_id
+${WITH_CONTENT}`;
+
 const PAGE = `
 with recursive only_channels(channels) as (
   select null::text[]
@@ -224,6 +234,16 @@ export async function readById(
   { pruned = false }: Readonly<{ pruned?: boolean }> = {},
 ): Promise<Snapshot> {
   return snapshotOf(await sql.query<AnyRow>(BY_ID, [tenantId, threadId, ns, checkpointId, pruned], PREPARED));
+}
+
+/** These checkpoints of root graphs, of one thread or of many. */
+export async function readByIds(
+  sql: Sql,
+  tenantId: string,
+  wanted: readonly Readonly<{ threadId: string; checkpointId: string }>[],
+): Promise<Snapshot> {
+  const params = [tenantId, wanted.map((key) => key.threadId), wanted.map((key) => key.checkpointId)];
+  return snapshotOf(await sql.query<AnyRow>(BY_IDS, params));
 }
 
 /** A page of checkpoints, newest first. */

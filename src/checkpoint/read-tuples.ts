@@ -16,9 +16,11 @@ import { createDecoder, type Decoder } from "./codec/decoder.js";
 import { readHead } from "./head.js";
 import { type BodiesFound, type OpenCheckpoint, openSnapshot } from "./open-snapshot.js";
 import {
+  checkpointKey,
   type ListQuery,
   readAncestors,
   readById,
+  readByIds,
   readNewest,
   readNewestOfMany,
   readPage,
@@ -80,6 +82,21 @@ export async function readNewestTuples(
     tuples.set(checkpoint.threadId, await tupleOf(options, checkpoint, decoderOver(found)));
   }
   return tuples;
+}
+
+/** Checkpoints of root graphs in the order of their keys, read in one go; undefined for those that aren't there. */
+export async function readTuplesById(
+  options: ReadOptions,
+  keys: readonly Readonly<{ threadId: string; checkpointId: string }>[],
+): Promise<(CheckpointTuple | undefined)[]> {
+  const found: BodiesFound = new Map();
+  const tuples = new Map<string, CheckpointTuple>();
+  for (const opened of await openTwice(options, () => readByIds(options.sql, options.tenantId, keys), found)) {
+    const name = checkpointKey(opened.threadId, "", opened.checkpointId);
+    // A decoder each: threads share no objects.
+    tuples.set(name, await tupleOf(options, opened, decoderOver(found)));
+  }
+  return keys.map(({ threadId, checkpointId }) => tuples.get(checkpointKey(threadId, "", checkpointId)));
 }
 
 /** Who gives no limit may stop soon; who gives one gets what is shared once, by one statement for most lists. */

@@ -1,10 +1,13 @@
 // What the doors (HTTP, CLI) get: the parts commands need, and who is asking. Everything else is a function over it.
+import type { GetAssistant } from "../assistants/cached.js";
 import type { BodyReader } from "../checkpoint/body-reader.js";
 import type { Deps } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
 import type { OnTouch } from "./adopt/on-touch.js";
+import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
+import type { Reads } from "./reads.js";
 
 export type Engine = Readonly<{
   deps: Deps;
@@ -13,6 +16,9 @@ export type Engine = Readonly<{
   tenantOf(headers: Headers): Promise<TenantId>;
   /** Reads what checkpoints name; one per process, for its cache. */
   bodyReader: BodyReader;
+  assistant: GetAssistant;
+  acceptRun: AcceptRun;
+  reads: Reads;
   edits: EditSettings;
   /** Where threads come from that aren't here yet; null: from nowhere. */
   onTouch: OnTouch | null;

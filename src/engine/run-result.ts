@@ -1,9 +1,9 @@
 // What a run that ended gives to whoever waits for it: its own result, also when the thread has moved on since.
-import { EngineError, isEngineError } from "../core/errors.js";
+import { EngineError } from "../core/errors.js";
 import type { RunError } from "../core/run.js";
-import type { RunRow } from "../runs/runs.js";
-import { getThread } from "../runs/threads.js";
-import { checkpointExists, newestCheckpointOfRun } from "../checkpoint/queries.js";
+import type { RunOfThread } from "../runs/runs.js";
+import { KnowingSaver } from "../checkpoint/saver.js";
+import { newestCheckpointOfRun } from "../checkpoint/queries.js";
 import type { Engine } from "./engine.js";
 import { renderJson, type Json } from "./render.js";
 import { loadRunContent } from "./run-content.js";
@@ -13,26 +13,26 @@ import { getStateAt } from "./state.js";
  * The final values; `{__interrupt__: […]}` while its questions are open; `{__error__: {error, message}}` when it failed.
  * The run must have ended. Throws `not_found` when its thread is gone, `expired` when the state it left is.
  */
-export async function runResult(engine: Engine, run: RunRow): Promise<Json> {
-  const { tenantId, threadId, runId } = run;
+export async function runResult(engine: Engine, run: RunOfThread): Promise<Json> {
+  const { tenantId, threadId, runId, graphId } = run;
   if (run.status === "error" || run.status === "timeout") {
     const { type, message } = await errorOf(engine, run);
     return { __error__: { error: type, message } };
   }
-  const thread = await getThread(engine.deps.db, { tenantId, threadId });
-  if (thread === undefined) throw new EngineError("not_found", `Thread with ID ${threadId} not found`);
   const checkpointId = run.resultCheckpointId ?? (await newestCheckpointOfRun(engine.deps.db, run));
   if (checkpointId === undefined) return {};
+  const tuple = await engine.reads.checkpoint({ tenantId, threadId, checkpointId });
+  if (tuple === undefined) {
+    throw new EngineError("expired", `The result of run ${runId} is no longer kept: the state it left was pruned`, {
+      details: { run_id: runId },
+    });
+  }
+  const known = new Map([[threadId as string, tuple]]);
+  const saver = new KnowingSaver({ sql: engine.deps.db, tenantId, bodies: engine.bodyReader, commit: null }, known);
+  // As its own graph sees it, whatever graph the thread went on with.
+  const thread = { threadId, metadata: { graph_id: graphId }, config: run.threadConfig };
   const address = { checkpoint_id: checkpointId, checkpoint_ns: "" };
-  const state = await getStateAt(engine, { tenantId, thread }, address, { subgraphs: false }).catch(
-    async (error: unknown) => {
-      const known = { tenantId, threadId, ns: "", checkpointId };
-      if (!isEngineError(error, "not_found") || (await checkpointExists(engine.deps.db, known))) throw error;
-      throw new EngineError("expired", `The result of run ${runId} is no longer kept: the state it left was pruned`, {
-        details: { run_id: runId },
-      });
-    },
-  );
+  const state = await getStateAt(engine, { tenantId, thread }, address, { subgraphs: false }, saver);
   const open = run.waitsFor === "approval" ? state.interrupts : [];
   return renderJson(open.length > 0 ? { __interrupt__: open } : state.values) ?? null;
 }

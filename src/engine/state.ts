@@ -23,7 +23,8 @@ export type StateAddress = Readonly<{
   checkpoint_map?: Readonly<Record<string, unknown>> | undefined;
 }>;
 
-export type OfThread = Readonly<{ tenantId: TenantId; thread: ThreadRow }>;
+type GraphThread = Pick<ThreadRow, "threadId" | "metadata" | "config">;
+export type OfThread = Readonly<{ tenantId: TenantId; thread: GraphThread }>;
 
 /** The newest state. */
 export function getState(
@@ -207,7 +208,7 @@ function editedCheckpoint(config: Readonly<{ configurable?: Record<string, unkno
   };
 }
 
-function checkpointNotFound(thread: ThreadRow, checkpointId: string): EngineError {
+function checkpointNotFound(thread: GraphThread, checkpointId: string): EngineError {
   return new EngineError("not_found", `Checkpoint ${checkpointId} not found on thread ${thread.threadId}`);
 }
 

@@ -35,7 +35,8 @@ export type RunRow = Readonly<{
   finishedAt: Date | null;
 }>;
 
-const COLUMNS = `
+/** A row of `runs` as `RunRow` names it. */
+export const RUN_COLUMNS = `
   tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", assistant_id as "assistantId",
   graph_id as "graphId", kind, status, priority, head, attempt, crashes, begun,
   lease_owner as "leaseOwner", lease_expires_at as "leaseExpiresAt",
@@ -50,7 +51,7 @@ export async function getRun(
   key: Readonly<{ tenantId: TenantId; runId: RunId; threadId?: ThreadId }>,
 ): Promise<RunRow | undefined> {
   const { rows } = await sql.query<RunRow>(
-    `select ${COLUMNS}
+    `select ${RUN_COLUMNS}
     from runs
     where tenant_id = $1 and run_id = $2 and ($3::uuid is null or thread_id = $3) and kind = 'run'`,
     [key.tenantId, key.runId, key.threadId ?? null],
@@ -58,13 +59,17 @@ export async function getRun(
   return rows[0];
 }
 
-/** The runs with these ids, in the order of the ids; undefined where the tenant has none. */
+export type RunOfThread = RunRow & Readonly<{ threadConfig: Readonly<Record<string, unknown>> }>;
+
+/** The runs with these ids and what their threads are configured with, in the order of the ids; undefined where there is none. */
 export async function getRuns(
   sql: Sql,
   keys: readonly Readonly<{ tenantId: TenantId; runId: RunId }>[],
-): Promise<(RunRow | undefined)[]> {
-  const { rows } = await sql.query<RunRow>(
-    `select ${COLUMNS}
+): Promise<(RunOfThread | undefined)[]> {
+  const { rows } = await sql.query<RunOfThread>(
+    `select ${RUN_COLUMNS}, (
+      select t.config from threads t where t.tenant_id = runs.tenant_id and t.thread_id = runs.thread_id
+    ) as "threadConfig"
     from runs
     where (tenant_id, run_id) in (select * from unnest($1::text[], $2::uuid[])) and kind = 'run'`,
     [keys.map((key) => key.tenantId), keys.map((key) => key.runId)],
@@ -85,7 +90,7 @@ export type RunFilter = Readonly<{
 /** Newest first. */
 export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
   const { rows } = await sql.query<RunRow>(
-    `select ${COLUMNS}
+    `select ${RUN_COLUMNS}
     from runs
     where tenant_id = $1 and kind = 'run'
       and ($2::uuid is null or thread_id = $2)
@@ -118,7 +123,7 @@ export async function lockUnfinishedRuns(
       order by run_id
       for no key update
     )
-    select ${COLUMNS}, seq
+    select ${RUN_COLUMNS}, seq
     from runs
     where tenant_id = $1 and run_id in (select run_id from locked) and status in ('pending', 'running')
     order by seq`,
@@ -152,7 +157,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
       clock_timestamp() + $11::float8 * interval '1 ms',
       case when $11::float8 is not null then 'timer' end)
-    returning ${COLUMNS}`,
+    returning ${RUN_COLUMNS}`,
     [
       run.tenantId,
       run.runId,
@@ -233,7 +238,7 @@ export async function cancelRuns(
       available_at = null, waits_for = null, cancel_reason = $3,
       finished_at = clock_timestamp(), updated_at = clock_timestamp()
     where tenant_id = $1 and run_id = any($2::uuid[]) and status in ('pending', 'running')
-    returning ${COLUMNS}`,
+    returning ${RUN_COLUMNS}`,
     [cancel.tenantId, cancel.runIds, cancel.reason],
   );
   return rows;
@@ -295,7 +300,7 @@ export async function releaseRun(sql: Sql, key: RunKey): Promise<RunRow | undefi
     set available_at = null, waits_for = null, updated_at = clock_timestamp(),
       seq = case when begun then seq else nextval('run_seq') end
     where tenant_id = $1 and run_id = $2 and status = 'pending' and available_at is not null
-    returning ${COLUMNS}`,
+    returning ${RUN_COLUMNS}`,
     [key.tenantId, key.runId],
   );
   return rows[0];

@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Lease } from "../../src/core/clock.js";
 import type { Deps } from "../../src/core/deps.js";
+import type { BodyReader } from "../../src/checkpoint/body-reader.js";
+import { createReads } from "../../src/engine/reads.js";
 import { createNotifier } from "../../src/db/listen.js";
 import { awaitRun } from "../../src/engine/stream/await-run.js";
 import { type ReadStreamOptions, readStream } from "../../src/engine/stream/reader.js";
@@ -262,23 +264,32 @@ describe("who watches a run", () => {
 describe("who waits for a run", () => {
   it("gets it when it has ended, also from outside", async () => {
     const lease = await makeRunningRun(database.db);
-    const waiting = awaitRun(watcher, { ...lease, signal: new AbortController().signal, pollMs: 60_000 });
+    const waiting = awaitRun(
+      { deps: watcher, reads: createReads(watcher, {} as BodyReader) },
+      { ...lease, signal: new AbortController().signal, pollMs: 60_000 },
+    );
     await finishRun(database.db, lease, "interrupted");
-    writer.notifier.notify("stream", lease.runId);
+    writer.notifier.notify("ended", lease.runId);
     expect(await waiting).toMatchObject({ runId: lease.runId, status: "interrupted" });
   });
 
   it("can leave", async () => {
     const lease = await makeRunningRun(database.db);
     const stop = new AbortController();
-    const waiting = awaitRun(watcher, { ...lease, signal: stop.signal });
+    const waiting = awaitRun(
+      { deps: watcher, reads: createReads(watcher, {} as BodyReader) },
+      { ...lease, signal: stop.signal },
+    );
     stop.abort();
     expect(await waiting).toBeUndefined();
   });
 
   it("is told when the run is deleted", async () => {
     const lease = await makeRunningRun(database.db);
-    const waiting = awaitRun(watcher, { ...lease, signal: new AbortController().signal, pollMs: 20 });
+    const waiting = awaitRun(
+      { deps: watcher, reads: createReads(watcher, {} as BodyReader) },
+      { ...lease, signal: new AbortController().signal, pollMs: 20 },
+    );
     const refused = expect(waiting).rejects.toMatchObject({ code: "not_found" });
     await database.db.query("delete from runs where run_id = $1", [lease.runId]);
     await refused;

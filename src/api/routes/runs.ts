@@ -1,12 +1,9 @@
 // Runs: made on a thread or without one, watched, waited for, listed, cancelled.
 import { type Context, Hono } from "hono";
-import { getAssistant } from "../../assistants/queries.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
-import { isFinished } from "../../core/run.js";
 import { touchThread } from "../../engine/adopt/on-touch.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
-import { createRun } from "../../engine/commands/create-run.js";
 import type { Engine } from "../../engine/engine.js";
 import { refuseUnknown } from "../../engine/refuse-unknown.js";
 import { runRecord } from "../../engine/run-record.js";
@@ -132,12 +129,12 @@ async function create(
     );
   }
   const tenantId = c.get("tenantId");
-  const assistant = await getAssistant(engine.deps.db, { tenantId, idOrGraphId: body.assistant_id });
+  const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(body.assistant_id);
   const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, input);
-  const run = await createRun(engine.deps, input).catch(asRefusal);
+  const run = await engine.acceptRun(input).catch(asRefusal);
   const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
   c.header("Content-Location", path);
   return { run, onDisconnect: body.on_disconnect === "cancel" ? canceller(engine, run) : undefined };
@@ -172,7 +169,12 @@ function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<
   return jsonWhenReady(c, engine, run, onDisconnect, async (signal) => {
     const { tenantId, runId } = run;
     try {
-      const ended = isFinished(run.status) ? run : await awaitRun(engine.deps, { tenantId, runId, signal });
+      const ended = await awaitRun(engine, {
+        tenantId,
+        runId,
+        signal,
+        isNew: run.status === "pending" && run.attempt === 0,
+      });
       return ended && JSON.stringify(await runResult(engine, ended));
     } catch (error) {
       const known = asEngineError(error);

@@ -2,7 +2,7 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { isInOrder, type MultitaskStrategy, PRIORITY, supersedes } from "../../core/run.js";
+import { isInOrder, type MultitaskStrategy, PRIORITY, type Priority, supersedes } from "../../core/run.js";
 import { decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
@@ -154,10 +154,10 @@ function refuseOvertaken(thread: LockedThread, ahead: readonly RunRow[]): void {
   );
 }
 
-/** True for what continues from the head and asks again what was asked there: answers, and no input at all. */
-function goesOn({ input, command, checkpoint }: RunRequest): boolean {
-  if (command !== null) return (command.resume ?? null) !== null;
-  return input === null && checkpoint === null;
+/** What continues from the head and asks again what was asked there is resumed: answers, and no input at all. */
+export function priorityOf({ input, command, checkpoint }: RunRequest): Priority {
+  const goesOn = command === null ? input === null && checkpoint === null : (command.resume ?? null) !== null;
+  return goesOn ? PRIORITY.resumed : PRIORITY.interactive;
 }
 
 /** Writes an accepted run on its locked thread. */
@@ -181,7 +181,7 @@ export async function insertAccepted(
     threadId: thread.threadId,
     assistantId: input.assistant.assistantId,
     graphId: input.assistant.graphId,
-    priority: goesOn(parts.request) ? PRIORITY.resumed : PRIORITY.interactive,
+    priority: priorityOf(parts.request),
     // A delayed run does not hold the thread: it joins the order when its time has come.
     head: parts.threadFree && !delayed,
     multitaskStrategy: input.multitaskStrategy,
@@ -208,7 +208,11 @@ export async function insertAccepted(
 }
 
 /** Assistant, thread and run settings as the wire merges them: the later wins, `configurable` key by key. */
-function mergeRequest(request: RunRequest, input: AcceptedInput, thread: LockedThread): RunRequest {
+export function mergeRequest(
+  request: RunRequest,
+  input: AcceptedInput,
+  thread: Pick<LockedThread, "config">,
+): RunRequest {
   // Parsed by the doors before they were stored.
   const assistantConfig = input.assistant.config as RunConfig;
   const layers = [assistantConfig, thread.config as RunConfig, request.config];

@@ -37,6 +37,8 @@ type Active = Readonly<{ runId: string; done: Promise<void>; abort: AbortControl
 
 export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const active = new Map<string, Active>();
+  /** The last claim left nothing that this worker may take: only a notification or a poll finds more. */
+  let drained = false;
   const drain = new AbortController();
   // Every run under way listens.
   setMaxListeners(0, drain.signal);
@@ -48,7 +50,7 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
     const key = `${run.runId}:${run.attempt}`;
     const done = options.execute(run, lease, { drain: drain.signal, abort: abort.signal }).finally(() => {
       active.delete(key);
-      loop.wake();
+      if (!drained) loop.wake();
     });
     active.set(key, { runId: run.runId, done, abort });
   };
@@ -56,11 +58,17 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
     const slots = options.concurrency - active.size;
     if (slots <= 0 || drain.signal.aborted) return 0;
     const runs = await claimRuns(deps.db, { ...options, slots });
+    drained = runs.length < slots;
     for (const run of runs) begin(run);
-    // Full slots: no point in asking again before one is free.
-    return active.size < options.concurrency ? runs.length : 0;
+    return runs.length;
   };
-  const loop = createLoop(deps, { name: "worker", tick, pollMs: options.pollMs, topics: ["runs"] });
+  // Either nothing is left or no slot is free: no point in asking again at once.
+  const loop = createLoop(deps, {
+    name: "worker",
+    tick: async () => (await tick(), 0),
+    pollMs: options.pollMs,
+    topics: ["runs"],
+  });
   // A cancelled run is fenced off already; this only stops the work for nothing.
   const onCancel = (runId: string | undefined): void => {
     for (const run of active.values()) if (run.runId === runId) run.abort.abort(new Error("run cancelled"));

@@ -16,14 +16,20 @@ export type News = Readonly<{
 
 export function createNews(
   deps: Pick<Deps, "clock" | "notifier" | "random">,
-  options: Readonly<{ runId: RunId; signal: AbortSignal; heartbeatMs: number; pollMs?: number | undefined }>,
+  options: Readonly<{
+    topic: "stream" | "ended";
+    runId: RunId;
+    signal: AbortSignal;
+    heartbeatMs: number;
+    pollMs?: number | undefined;
+  }>,
 ): News {
   const { clock, notifier, random } = deps;
   const { runId, signal, heartbeatMs, pollMs = DEFAULT_POLL_MS } = options;
   let heard = false;
   let wake = new AbortController();
   let sentMs = clock.monotonicMs();
-  const stop = notifier.listen("stream", (id) => {
+  const stop = notifier.listen(options.topic, (id) => {
     if (id !== undefined && id !== runId) return;
     heard = true;
     wake.abort();

@@ -30,7 +30,13 @@ export type ReadStreamOptions = Readonly<{
 export async function* readStream(deps: Deps, options: ReadStreamOptions): AsyncGenerator<StreamItem> {
   const { tenantId, runId, signal } = options;
   const restorer = createRestorer(deps, options);
-  const news = createNews(deps, { runId, signal, heartbeatMs: options.heartbeatMs, pollMs: options.pollMs });
+  const news = createNews(deps, {
+    topic: "stream",
+    runId,
+    signal,
+    heartbeatMs: options.heartbeatMs,
+    pollMs: options.pollMs,
+  });
   try {
     let from: StartingPoint | undefined;
     while (!signal.aborted) {

@@ -1,0 +1,24 @@
+// Assistants as requests need them: read once a second at most.
+import { LRUCache } from "lru-cache";
+import type { Sql } from "../core/deps.js";
+import type { TenantId } from "../core/ids.js";
+import { type AssistantRow, getAssistant } from "./queries.js";
+
+/** A change is seen by every process after this long. */
+const FRESH_MS = 1_000;
+const MAX = 10_000;
+
+export type GetAssistant = (
+  key: Readonly<{ tenantId: TenantId; idOrGraphId: string }>,
+) => Promise<AssistantRow | undefined>;
+
+/** Like `getAssistant`, from memory when it was read within the last second. What isn't there is looked for each time. */
+export function cachedAssistants(sql: Sql): GetAssistant {
+  const known = new LRUCache<string, AssistantRow>({ max: MAX, ttl: FRESH_MS });
+  return async (key) => {
+    const name = `${key.tenantId} ${key.idOrGraphId}`;
+    const found = known.get(name) ?? (await getAssistant(sql, key));
+    if (found !== undefined && !known.has(name)) known.set(name, found);
+    return found;
+  };
+}

@@ -1,0 +1,96 @@
+// Accepting runs on threads where nothing waits, many in one statement. What it leaves out (a thread that is busy, asks
+// something, is locked or isn't there) takes the longer way of `createRun`, which looks first.
+import type { Sql } from "../core/deps.js";
+import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { MultitaskStrategy, Priority } from "../core/run.js";
+import { RUN_COLUMNS, type RunRow } from "./runs.js";
+
+export type PlainRun = Readonly<{
+  tenantId: TenantId;
+  runId: RunId;
+  threadId: ThreadId;
+  /** The thread is new: made by this, ephemeral or not. Otherwise it must be there. */
+  newThread: Readonly<{ ephemeral: boolean }> | null;
+  assistantId: AssistantId;
+  graphId: string;
+  priority: Priority;
+  multitaskStrategy: MultitaskStrategy;
+  /** What the run's metadata has below the thread's, and above it. */
+  metadataBelow: Readonly<Record<string, unknown>>;
+  metadata: Readonly<Record<string, unknown>>;
+  /** Merged into the thread's. */
+  threadMetadata: Readonly<Record<string, unknown>>;
+  /** UTF-8 JSON of everything in the request that is content, merged as if the thread had no configuration. */
+  request: Buffer;
+}>;
+
+/**
+ * Accepts those runs whose threads are free; undefined for the others. No two may be on one thread.
+ * One statement suffices: what says that a thread is free, its status, is read again when its lock is taken.
+ */
+export async function acceptRuns(sql: Sql, runs: readonly PlainRun[]): Promise<(RunRow | undefined)[]> {
+  const of = <T>(pick: (run: PlainRun) => T): T[] => runs.map(pick);
+  const { rows } = await sql.query<RunRow>(STATEMENT, [
+    of((run) => run.tenantId),
+    of((run) => run.runId),
+    of((run) => run.threadId),
+    of((run) => run.newThread !== null),
+    of((run) => run.newThread?.ephemeral ?? false),
+    of((run) => run.assistantId),
+    of((run) => run.graphId),
+    of((run) => run.priority),
+    of((run) => run.multitaskStrategy),
+    of((run) => JSON.stringify(run.metadataBelow)),
+    of((run) => JSON.stringify(run.metadata)),
+    of((run) => JSON.stringify(run.threadMetadata)),
+    of((run) => run.request),
+  ]);
+  const accepted = new Map(rows.map((row) => [row.runId, row]));
+  return runs.map(({ runId }) => accepted.get(runId));
+}
+
+const STATEMENT = `
+with asked as (
+  select *
+  from unnest($1::text[], $2::uuid[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[], $7::text[], $8::smallint[],
+    $9::text[], $10::jsonb[], $11::jsonb[], $12::jsonb[], $13::bytea[]) with ordinality
+    as a(tenant_id, run_id, thread_id, fresh, ephemeral, assistant_id, graph_id, priority, multitask_strategy,
+      metadata_below, metadata, thread_metadata, request, position)
+), made as (
+  insert into threads (tenant_id, thread_id, status, ephemeral, metadata)
+  select a.tenant_id, a.thread_id, 'busy', a.ephemeral, a.thread_metadata
+  from asked a
+  where a.fresh
+  returning tenant_id, thread_id
+), free as materialized (
+  select t.tenant_id, t.thread_id, t.metadata
+  from threads t
+  where (t.tenant_id, t.thread_id) in (select tenant_id, thread_id from asked where not fresh)
+    and t.status in ('idle', 'error') and not t.ephemeral and t.config = '{}'
+  order by t.tenant_id, t.thread_id
+  for no key update skip locked
+), taken as (
+  update threads t
+  set status = 'busy', metadata = t.metadata || a.thread_metadata, updated_at = clock_timestamp()
+  from free f
+  join asked a using (tenant_id, thread_id)
+  where t.tenant_id = f.tenant_id and t.thread_id = f.thread_id
+), accepted as (
+  insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head, multitask_strategy, metadata,
+    request)
+  select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id, a.priority, true, a.multitask_strategy,
+    a.metadata_below || t.metadata || a.metadata, a.request
+  from asked a
+  join (
+    select tenant_id, thread_id, '{}'::jsonb as metadata from made
+    union all
+    select tenant_id, thread_id, metadata from free
+  ) t using (tenant_id, thread_id)
+  order by a.position
+  returning *
+), logged as (
+  insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+  select tenant_id, thread_id, run_id, 0, 'run.created', jsonb_build_object('graph_id', graph_id)
+  from accepted
+)
+select ${RUN_COLUMNS} from accepted`;
