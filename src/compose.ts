@@ -41,6 +41,7 @@ import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
 import { createReads } from "./engine/reads.js";
+import { createStreamAppender } from "./engine/stream/sink.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createLog } from "./observe/log.js";
 import { preview } from "./observe/preview.js";
@@ -227,6 +228,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     bodyReader,
     store: store.store,
     moveAfterMs: settings.moveAfterMs,
+    appendStream: createStreamAppender(deps),
     settle: createSettler(deps, {
       moveAfterMs: settings.moveAfterMs,
       preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),

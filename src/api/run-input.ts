@@ -11,6 +11,8 @@ type Asked = Readonly<{
   threadId: ThreadId | null;
   assistant: AssistantRow;
   headers: Headers;
+  /** The caller waits for the end and looks at nothing before. */
+  waits: boolean;
 }>;
 
 /** Headers that identify the caller; what a graph may see of the others is the application's own. */
@@ -55,6 +57,7 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
     interrupt_after: body.interrupt_after ?? null,
     stream_mode: body.stream_mode ?? ["values"],
     stream_subgraphs: body.stream_subgraphs ?? false,
+    watched: !asked.waits,
   };
 }
 

@@ -14,11 +14,10 @@ export type GetAssistant = (
 
 /** Like `getAssistant`, from memory when it was read within the last second. What isn't there is looked for each time. */
 export function cachedAssistants(sql: Sql): GetAssistant {
-  const known = new LRUCache<string, AssistantRow>({ max: MAX, ttl: FRESH_MS });
-  return async (key) => {
-    const name = `${key.tenantId} ${key.idOrGraphId}`;
-    const found = known.get(name) ?? (await getAssistant(sql, key));
-    if (found !== undefined && !known.has(name)) known.set(name, found);
-    return found;
-  };
+  const known = new LRUCache<string, AssistantRow, Parameters<GetAssistant>[0]>({
+    max: MAX,
+    ttl: FRESH_MS,
+    fetchMethod: (_name, _stale, { context }) => getAssistant(sql, context),
+  });
+  return (key) => known.fetch(`${key.tenantId} ${key.idOrGraphId}`, { context: key });
 }

@@ -14,40 +14,71 @@ export const IDS_PER_ATTEMPT = 1_000_000_000;
 type RunKey = Readonly<{ tenantId: TenantId; runId: RunId }>;
 type Batch = readonly StreamLine[];
 
+export type Append = Readonly<{
+  lease: Lease;
+  /** Each one row. */
+  batches: readonly Batch[];
+  /** Of the row that was appended before these; null for none. */
+  previousFirstId: number | null;
+}>;
+
+/** `previousKept` is false when that row is gone: Postgres crashed, and what was appended shortly before is lost. */
+export type Appended = Readonly<{ owned: boolean; previousKept: boolean }>;
+
 /**
- * Appends batches, each one row, if the lease still holds: `owned` is false when it doesn't, and then nothing is written.
- * Repeating it changes nothing. `previousKept` is false when the row that starts with `previousFirstId` is gone: Postgres
- * crashed, and what was appended shortly before is lost.
+ * Appends for many attempts, if their leases still hold: `owned` is false for those whose don't, and then nothing is written.
+ * Repeating it changes nothing. Answers in the order of the appends.
  */
-export async function appendStreamChunks(
-  sql: Sql,
-  lease: Lease,
-  batches: readonly Batch[],
-  previousFirstId: number | null,
-): Promise<Readonly<{ owned: boolean; previousKept: boolean }>> {
+export async function appendStreamChunks(sql: Sql, appends: readonly Append[]): Promise<Appended[]> {
+  const of = <T>(pick: (append: Append) => T): T[] => appends.map(pick);
+  const rows = appends.flatMap(({ lease, batches }) => batches.filter(isFilled).map((batch) => ({ lease, batch })));
   // The row lock makes the fence hold: a plain join would let a stale attempt append after a takeover.
   // The setting is local to this statement's own transaction: one round trip, no wait for the disk.
-  const { rows } = await sql.query<{ owned: boolean; previousKept: boolean }>(
+  const result = await sql.query<Appended & { position: number }>(
     `with relaxed as materialized (
       select set_config('synchronous_commit', 'off', true) as value
+    ), asked as (
+      select *
+      from unnest($1::text[], $2::uuid[], $3::int[], $4::text[], $5::bigint[]) with ordinality
+        a(tenant_id, run_id, attempt, owner, previous_id, position)
     ), owner as materialized (
-      select r.run_id
+      select r.tenant_id, r.run_id, r.attempt
       from runs r, relaxed
-      where r.tenant_id = $1 and r.run_id = $2 and r.attempt = $3 and r.lease_owner = $4 and r.status = 'running'
+      where (r.tenant_id, r.run_id, r.attempt, r.lease_owner) in (select tenant_id, run_id, attempt, owner from asked)
+        and r.status = 'running'
+      order by r.run_id
       for no key update of r
     ), appended as (
       insert into stream_chunks (tenant_id, run_id, first_id, last_id, lines)
-      select $1, owner.run_id, batch.first_id, batch.last_id, batch.lines
-      from owner, unnest($5::bigint[], $6::bigint[], $7::text[]) batch(first_id, last_id, lines)
+      select o.tenant_id, o.run_id, b.first_id, b.last_id, b.lines
+      from unnest($6::text[], $7::uuid[], $8::int[], $9::bigint[], $10::bigint[], $11::text[])
+        b(tenant_id, run_id, attempt, first_id, last_id, lines)
+      join owner o using (tenant_id, run_id, attempt)
+      order by 1, 2, 3
       on conflict (tenant_id, run_id, first_id) do nothing
     )
-    select exists (select 1 from owner) as owned,
-      $8::bigint is null or exists (
-        select 1 from stream_chunks where tenant_id = $1 and run_id = $2 and first_id = $8
-      ) as "previousKept"`,
-    [lease.tenantId, lease.runId, lease.attempt, lease.owner, ...columnsOf(batches), previousFirstId],
+    select asked.position, o.run_id is not null as owned,
+      asked.previous_id is null or exists (
+        select 1
+        from stream_chunks s
+        where s.tenant_id = asked.tenant_id and s.run_id = asked.run_id and s.first_id = asked.previous_id
+      ) as "previousKept"
+    from asked
+    left join owner o using (tenant_id, run_id, attempt)
+    order by asked.position`,
+    [
+      of(({ lease }) => lease.tenantId),
+      of(({ lease }) => lease.runId),
+      of(({ lease }) => lease.attempt),
+      of(({ lease }) => lease.owner),
+      of(({ previousFirstId }) => previousFirstId),
+      rows.map(({ lease }) => lease.tenantId),
+      rows.map(({ lease }) => lease.runId),
+      rows.map(({ lease }) => lease.attempt),
+      ...columnsOf(rows.map(({ batch }) => batch)),
+    ],
   );
-  return rows[0] ?? { owned: false, previousKept: true };
+  return result.rows.map(({ owned, previousKept }) => ({ owned, previousKept }));
 }
 
 /** Inserts one batch inside the caller's transaction, which has locked the run and proven the lease. */
@@ -137,8 +168,10 @@ export async function lastStreamId(sql: Sql, key: RunKey): Promise<number> {
   return rows[0]?.lastId ?? -1;
 }
 
+const isFilled = (batch: Batch): boolean => batch.length > 0;
+
 function columnsOf(batches: readonly Batch[]): [number[], number[], string[]] {
-  const filled = batches.filter((batch) => batch.length > 0);
+  const filled = batches.filter(isFilled);
   return [
     filled.map((batch) => batch[0]?.id ?? 0),
     filled.map((batch) => batch.at(-1)?.id ?? 0),

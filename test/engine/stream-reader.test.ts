@@ -6,11 +6,10 @@ import { createReads } from "../../src/engine/reads.js";
 import { createNotifier } from "../../src/db/listen.js";
 import { awaitRun } from "../../src/engine/stream/await-run.js";
 import { type ReadStreamOptions, readStream } from "../../src/engine/stream/reader.js";
-import { createStreamSink } from "../../src/engine/stream/sink.js";
 import { createLog } from "../../src/observe/log.js";
 import { insertStreamChunks } from "../../src/runs/stream-chunks.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
-import { finishRun, makeRunningRun, testClock } from "../helpers/stream.js";
+import { finishRun, makeRunningRun, openSink, testClock } from "../helpers/stream.js";
 
 let database: TestDatabase;
 /** Two processes: one writes, the other watches. */
@@ -68,7 +67,7 @@ async function ids(items: AsyncIterable<{ kind: string; line?: { id: number } }>
 }
 
 const event = (n: number) => ({ event: "custom", json: String(n) });
-const sinkOf = (lease: Lease) => createStreamSink(writer, lease, new AbortController().signal);
+const sinkOf = (lease: Lease) => openSink(writer, lease, new AbortController().signal);
 
 describe("who watches a run", () => {
   it("sees in another process what comes, and the end", async () => {
@@ -82,7 +81,7 @@ describe("who watches a run", () => {
     }
     await sink.drain();
     await database.db.tx(async (sql) => {
-      await insertStreamChunks(sql, lease, sink.finish([event(50)]));
+      await insertStreamChunks(sql, lease, await sink.finish([event(50)]));
       await finishRun(sql, lease);
     });
     writer.notifier.notify("stream", lease.runId);

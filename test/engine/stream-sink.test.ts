@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Lease } from "../../src/core/clock.js";
 import type { Db, Sql } from "../../src/core/deps.js";
 
-import { createStreamSink } from "../../src/engine/stream/sink.js";
+import { createStreamAppender, createStreamSink, type StreamSink } from "../../src/engine/stream/sink.js";
 import { parseLines, readStreamPage, type StreamLine } from "../../src/runs/stream-chunks.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
-import { makeRunningRun, testClock } from "../helpers/stream.js";
+import { makeRunningRun, openSink, testClock } from "../helpers/stream.js";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -52,20 +52,49 @@ describe("a run's events", () => {
   it("start with metadata, are numbered from 0 without gaps, and come back as they were", async () => {
     const lease = await makeRunningRun(database.db);
     const { deps } = partsOf(database.db);
-    const sink = createStreamSink(deps, lease, noAbort());
+    const sink = openSink(deps, lease, noAbort());
     const awkward = { nul: "a\u0000b", surrogate: "\ud800", line: "a\nb\u2028c", quote: '"}', number: 1.5 };
     await sink.push({ event: "values|a:b", json: JSON.stringify(awkward) });
     await sink.drain();
-    expect(sink.finish([{ event: "error", json: "{}" }])).toEqual([{ id: 2, event: "error", json: "{}" }]);
+    expect(await sink.finish([{ event: "error", json: "{}" }])).toEqual([{ id: 2, event: "error", json: "{}" }]);
     expect(await stored(database.db, lease)).toEqual([
       { id: 0, event: "metadata", json: JSON.stringify({ run_id: lease.runId, attempt: 1 }) },
       { id: 1, event: "values|a:b", json: JSON.stringify(awkward) },
     ]);
   });
 
+  it("that nobody watches wait for the settling, which gets those that are not stored yet", async () => {
+    const lease = await makeRunningRun(database.db);
+    const { deps, statements } = partsOf(database.db);
+    const sink = openSink(deps, lease, noAbort(), { watched: false });
+    await sink.push(event(1));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect((await sink.finish([event(2)])).map(({ id, event: name }) => [id, name])).toEqual([
+      [0, "metadata"],
+      [1, "custom"],
+      [2, "custom"],
+    ]);
+    expect(statements).toEqual([]);
+  });
+
+  it("that many runs store at the same time share statements, and one of them that lost its lease fails alone", async () => {
+    const leases = await Promise.all(Array.from({ length: 20 }, () => makeRunningRun(database.db)));
+    const { deps, statements } = partsOf(database.db);
+    const append = createStreamAppender(deps);
+    const sinks = leases.map((lease, i) => {
+      const own = i === 7 ? { ...lease, owner: "somebody else" } : lease;
+      return createStreamSink(deps, own, noAbort(), { append, watched: true });
+    });
+    const drained = await Promise.allSettled(sinks.map((sink) => sink.drain()));
+    expect(drained.map(({ status }) => status).filter((status) => status === "rejected")).toHaveLength(1);
+    expect(drained[7]).toMatchObject({ reason: { code: "lease_lost" } });
+    for (const [i, lease] of leases.entries()) expect(await stored(database.db, lease)).toHaveLength(i === 7 ? 0 : 1);
+    expect(statements.length).toBeLessThan(4);
+  });
+
   it("of a later attempt have higher ids", async () => {
     const lease = await makeRunningRun(database.db, { attempt: 3 });
-    const sink = createStreamSink(partsOf(database.db).deps, lease, noAbort());
+    const sink = openSink(partsOf(database.db).deps, lease, noAbort());
     await sink.drain();
     expect((await stored(database.db, lease)).map(({ id }) => id)).toEqual([2_000_000_000]);
   });
@@ -73,7 +102,7 @@ describe("a run's events", () => {
   it("are batched: 2,000 tokens take few statements and few notifications", async () => {
     const lease = await makeRunningRun(database.db);
     const parts = partsOf(database.db);
-    const sink = createStreamSink(parts.deps, lease, noAbort());
+    const sink = openSink(parts.deps, lease, noAbort());
     for (let n = 0; n < 2_000; n++) {
       await sink.push(event(n));
       if (n % 20 === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -90,7 +119,7 @@ describe("a run's events", () => {
 
   it("larger than a batch are stored whole", async () => {
     const lease = await makeRunningRun(database.db);
-    const sink = createStreamSink(partsOf(database.db).deps, lease, noAbort());
+    const sink = openSink(partsOf(database.db).deps, lease, noAbort());
     const large = ["€", "ß", "x"].map((letter) => JSON.stringify(letter.repeat(200_000)));
     for (const json of large) await sink.push({ event: "custom", json });
     await sink.drain();
@@ -108,7 +137,7 @@ describe("the fence", () => {
     ["another owner", { owner: "somebody else" }],
   ])("refuses events of %s", async (_name, other) => {
     const lease = await makeRunningRun(database.db);
-    const sink = createStreamSink(partsOf(database.db).deps, { ...lease, ...other }, noAbort());
+    const sink = openSink(partsOf(database.db).deps, { ...lease, ...other }, noAbort());
     await expect(sink.drain()).rejects.toMatchObject({ code: "lease_lost" });
     await expect(sink.push(event(1))).rejects.toMatchObject({ code: "lease_lost" });
     expect(await stored(database.db, lease)).toEqual([]);
@@ -116,7 +145,7 @@ describe("the fence", () => {
 
   it("refuses events of a run that was cancelled in between, and keeps those before", async () => {
     const lease = await makeRunningRun(database.db);
-    const sink = createStreamSink(partsOf(database.db).deps, lease, noAbort());
+    const sink = openSink(partsOf(database.db).deps, lease, noAbort());
     await sink.push(event(1));
     await sink.drain();
     await database.db.query(
@@ -132,10 +161,10 @@ describe("the fence", () => {
   it("holds against a takeover that commits while the append waits for the run's row", async () => {
     const lease = await makeRunningRun(database.db);
     const { deps } = partsOf(database.db);
-    let sink: ReturnType<typeof createStreamSink> | undefined;
+    let sink: StreamSink | undefined;
     await database.db.tx(async (sql) => {
       await sql.query("update runs set attempt = attempt + 1 where run_id = $1", [lease.runId]);
-      sink = createStreamSink(deps, lease, noAbort());
+      sink = openSink(deps, lease, noAbort());
       await waitForLockWaiter(database.db);
     });
     await expect(sink?.drain()).rejects.toMatchObject({ code: "lease_lost" });
@@ -149,7 +178,7 @@ describe("a database that goes away", () => {
     const parts = partsOf(database.db);
     let failures = 3;
     parts.failWith(() => (failures-- > 0 ? Object.assign(new Error("away"), { code: "57P01" }) : undefined));
-    const sink = createStreamSink(parts.deps, lease, noAbort());
+    const sink = openSink(parts.deps, lease, noAbort());
     await sink.push(event(1));
     await sink.drain();
     expect((await stored(database.db, lease)).map(({ id }) => id)).toEqual([0, 1]);
@@ -171,7 +200,7 @@ describe("a database that goes away", () => {
         return result as never;
       },
     };
-    const sink = createStreamSink(parts.deps, lease, noAbort());
+    const sink = openSink(parts.deps, lease, noAbort());
     await sink.push(event(1));
     await sink.drain();
     expect((await stored(database.db, lease)).map(({ id }) => id)).toEqual([0, 1]);
@@ -179,7 +208,7 @@ describe("a database that goes away", () => {
 
   it("by a crash, taking rows that were not on disk yet: they are stored again under their ids", async () => {
     const lease = await makeRunningRun(database.db);
-    const sink = createStreamSink(partsOf(database.db).deps, lease, noAbort());
+    const sink = openSink(partsOf(database.db).deps, lease, noAbort());
     for (let n = 1; n <= 3; n++) {
       await sink.push(event(n));
       await sink.drain();
@@ -195,7 +224,7 @@ describe("a database that goes away", () => {
     const parts = partsOf(database.db);
     parts.failWith(() => Object.assign(new Error("away"), { code: "57P01" }));
     const abort = new AbortController();
-    const sink = createStreamSink(parts.deps, lease, abort.signal);
+    const sink = openSink(parts.deps, lease, abort.signal);
     const drained = expect(sink.drain()).rejects.toThrow("heartbeat lost");
     abort.abort(new Error("heartbeat lost"));
     await drained;
@@ -206,7 +235,7 @@ describe("a database that goes away", () => {
     const parts = partsOf(database.db);
     let away = true;
     parts.failWith(() => (away ? Object.assign(new Error("away"), { code: "57P01" }) : undefined));
-    const sink = createStreamSink(parts.deps, lease, noAbort());
+    const sink = openSink(parts.deps, lease, noAbort());
     const mega = (letter: string) => ({ event: "custom", json: JSON.stringify(letter.repeat(1024 * 1024)) });
     for (const letter of "abc") await sink.push(mega(letter));
     let waited = true;
@@ -229,11 +258,7 @@ it("appends don't wait for the disk, and no other statement does the same", asyn
       seen.push(rows[0]?.value ?? "");
     };
     await show();
-    const sink = createStreamSink(
-      { ...partsOf(database.db).deps, db: { ...database.db, query: sql.query } },
-      lease,
-      noAbort(),
-    );
+    const sink = openSink({ ...partsOf(database.db).deps, db: { ...database.db, query: sql.query } }, lease, noAbort());
     await sink.drain();
     await show();
   });

@@ -2,13 +2,24 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Clock, Lease } from "../../src/core/clock.js";
-import type { Sql } from "../../src/core/deps.js";
+import type { Deps, Sql } from "../../src/core/deps.js";
+import { createStreamAppender, createStreamSink, type StreamSink } from "../../src/engine/stream/sink.js";
 import { DEFAULT_TENANT, type RunId, type ThreadId } from "../../src/core/ids.js";
 
 export const testClock: Clock = {
   monotonicMs: () => performance.now(),
   sleep: (ms, signal) => sleep(ms, undefined, signal === undefined ? {} : { signal }).catch(() => undefined),
 };
+
+/** An attempt's sink that appends by itself. */
+export function openSink(
+  deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
+  lease: Lease,
+  signal: AbortSignal,
+  { watched = true } = {},
+): StreamSink {
+  return createStreamSink(deps, lease, signal, { append: createStreamAppender(deps), watched });
+}
 
 /** A running run on a thread of its own, and the lease that owns it. */
 export async function makeRunningRun(sql: Sql, options: Readonly<{ attempt?: number }> = {}): Promise<Lease> {

@@ -37,18 +37,18 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
   for (const kind of ["stateful", "stateless"] as const) {
     const base = kind === "stateful" ? "/threads/:thread_id/runs" : "/runs";
     routes.post(base, async (c) => {
-      const { run } = await create(engine, c, kind, { connected: false });
+      const { run } = await create(engine, c, kind, "background");
       return json(c, await runShape(engine, run));
     });
     routes.post(`${base}/stream`, async (c) => {
       readQuery(c, runStreamCreate);
-      const { run, onDisconnect } = await create(engine, c, kind, { connected: true });
+      const { run, onDisconnect } = await create(engine, c, kind, "stream");
       const path = kind === "stateful" ? `/threads/${run.threadId}/runs/${run.runId}` : `/runs/${run.runId}`;
       c.header("Location", `${path}/stream?last_event_id=-1`);
       return sse(c, engine, run, { afterId: -1, onDisconnect });
     });
     routes.post(`${base}/wait`, async (c) => {
-      const { run, onDisconnect } = await create(engine, c, kind, { connected: true });
+      const { run, onDisconnect } = await create(engine, c, kind, "wait");
       return result(engine, c, run, onDisconnect);
     });
   }
@@ -115,14 +115,14 @@ async function create(
   engine: Engine,
   c: C,
   kind: "stateful" | "stateless",
-  { connected }: Readonly<{ connected: boolean }>,
+  how: "background" | "stream" | "wait",
 ): Promise<Created> {
   const threadId = kind === "stateful" ? pathId<ThreadId>(c, "thread_id") : null;
   const body: RunCreate = await readBody(c, kind === "stateful" ? runCreate : statelessRunCreate);
   if (body.multitask_strategy === "rollback") {
     throw new EngineError("not_implemented", "multitask_strategy rollback is not implemented yet");
   }
-  if (body.on_disconnect === "cancel" && !connected) {
+  if (body.on_disconnect === "cancel" && how === "background") {
     throw new EngineError(
       "bad_request",
       "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
@@ -131,7 +131,7 @@ async function create(
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(body.assistant_id);
-  const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers });
+  const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers, waits: how === "wait" });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, input);
   const run = await engine.acceptRun(input).catch(asRefusal);

@@ -11,6 +11,8 @@ export type RunRequest = Readonly<{
   interrupt_after: "*" | readonly string[] | null;
   stream_mode: readonly string[];
   stream_subgraphs: boolean;
+  /** Somebody may look at the stream while it runs: false for who waits for the end. */
+  watched: boolean;
 }>;
 
 export type RunCommand = Readonly<{ resume?: unknown; update?: unknown; goto?: unknown }>;

@@ -23,7 +23,7 @@ import { OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
 import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
-import { createStreamSink } from "../stream/sink.js";
+import { type AppendStream, createStreamSink, type StreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
 import { DurabilityBarrier } from "./barrier.js";
 import { graphConfig } from "./graph-config.js";
@@ -39,6 +39,7 @@ export type ExecutorOptions = Readonly<{
   bodyReader: BodyReader;
   store: BaseStore | undefined;
   settle: Settle;
+  appendStream: AppendStream;
   moveAfterMs: number;
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: () => number;
@@ -123,10 +124,16 @@ function startAttempt(
 
 /** Runs the graph; undefined when the lease is lost and there is nothing to say. */
 async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt): Promise<Ended | undefined> {
-  const { lease, over } = attempt;
-  const sink = createStreamSink(deps, lease, over, attempt.fail);
+  const { lease } = attempt;
+  let sink: StreamSink | undefined;
+  const openSink = (watched: boolean): StreamSink =>
+    (sink = createStreamSink(deps, lease, attempt.over, {
+      append: options.appendStream,
+      watched,
+      onFailure: attempt.fail,
+    }));
   try {
-    return await streamGraph(deps, options, attempt, sink);
+    return await streamGraph(deps, options, attempt, openSink);
   } catch (error) {
     const storeError = attempt.storeError();
     // Whoever failed, nothing of the graph goes on in the background.
@@ -134,14 +141,14 @@ async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt
     const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
     const outcome = failureOutcome(error, {
       storeError,
-      aborted: over.aborted,
+      aborted: attempt.over.aborted,
       draining: attempt.drain.aborted,
       checkpointId,
       attempt: lease.attempt,
       random: deps.random(),
     });
     if (outcome === undefined) return undefined;
-    const finalChunks = outcome.kind === "error" ? await errorChunks(sink, outcome.error) : [];
+    const finalChunks = outcome.kind === "error" ? await errorChunks(sink ?? openSink(true), outcome.error) : [];
     return { outcome, finalChunks };
   }
 }
@@ -150,12 +157,13 @@ async function streamGraph(
   deps: Deps,
   options: ExecutorOptions,
   attempt: Attempt,
-  sink: ReturnType<typeof createStreamSink>,
+  openSink: (watched: boolean) => StreamSink,
 ): Promise<Ended> {
   const { run, lease, stop, drain } = attempt;
   const { tenantId, runId, threadId } = lease;
   const { db, bodies, reader } = patient(deps, options.bodyReader, { attempt: stop, draining: drain });
   const request = decodeRequest(await requestOf({ ...deps, db, bodies }, run, reader));
+  const sink = openSink(request.watched);
   const saver = createSaver({
     sql: db,
     tenantId,
@@ -198,11 +206,10 @@ async function streamGraph(
       push: (event) => sink.push(event),
       flushed: () => saver.flushed(),
     });
-    await sink.drain();
     const end = saver.atEnd(threadId);
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    return { outcome: outcomeOf(state, await openQuestions(state, end)), finalChunks: sink.finish(held) };
+    return { outcome: outcomeOf(state, await openQuestions(state, end)), finalChunks: await sink.finish(held) };
   } finally {
     drain.removeEventListener("abort", onDrain);
   }
@@ -229,10 +236,10 @@ async function bindGraph(
   return graph;
 }
 
-async function errorChunks(sink: ReturnType<typeof createStreamSink>, error: RunError): Promise<readonly StreamLine[]> {
-  // An error must be told even where the stream before it could not be stored.
-  await sink.drain().catch(() => undefined);
-  return sink.finish([{ event: "error", json: JSON.stringify({ error: error.type, message: error.message }) }]);
+async function errorChunks(sink: StreamSink, error: RunError): Promise<readonly StreamLine[]> {
+  const event = { event: "error", json: JSON.stringify({ error: error.type, message: error.message }) };
+  // It must be told even where the stream before it could not be stored.
+  return sink.finish([event]).catch(() => sink.number([event]));
 }
 
 async function newestOwnCheckpoint(deps: Deps, lease: Lease): Promise<string | undefined> {

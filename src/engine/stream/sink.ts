@@ -1,14 +1,24 @@
 // Where an attempt's events go: numbered, batched, stored under its lease, in order. The first at once, then every 25 ms
-// or 64 KB, one statement each. Events it was given are not lost by a database that goes away and comes back.
+// or 64 KB; less often when whoever asked waits for the end only. What is left when the attempt ends is settled with it.
+// Events it was given are not lost by a database that goes away and comes back.
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
-import { appendStreamChunks, IDS_PER_ATTEMPT, type StreamLine } from "../../runs/stream-chunks.js";
+import { batched } from "../../core/batch.js";
+import {
+  type Append,
+  type Appended,
+  appendStreamChunks,
+  IDS_PER_ATTEMPT,
+  type StreamLine,
+} from "../../runs/stream-chunks.js";
 import { createDeltaEncoder } from "../../runs/stream-delta.js";
 import type { StreamEvent } from "./modes.js";
 
 const LINGER_MS = 25;
+/** Whoever joins such a stream sees its events this much later. */
+const UNWATCHED_LINGER_MS = 250;
 const BATCH_BYTES = 65_536;
 /** More than this not stored yet: who pushes waits. */
 const BACKLOG_BYTES = 4 * 1024 * 1024;
@@ -20,21 +30,55 @@ export type StreamSink = Readonly<{
   push(event: StreamEvent): Promise<void>;
   /** Resolves when everything pushed is stored; rejects like `push`. */
   drain(): Promise<void>;
-  /** Numbers the last events of the attempt, for `settleRun` to store; nothing may be pushed after it. */
-  finish(events: readonly StreamEvent[]): StreamLine[];
+  /**
+   * The last events of the attempt, numbered, with those that aren't stored yet: for the settling to store. Rejects like
+   * `push`. Nothing may be pushed after it.
+   */
+  finish(events: readonly StreamEvent[]): Promise<StreamLine[]>;
+  /** Numbers events that are stored by others. */
+  number(events: readonly StreamEvent[]): StreamLine[];
 }>;
 
-/**
- * Starts an attempt's stream with its `metadata` event. Aborting `signal` ends it, also while it waits for the database.
- * `onFailure` hears at once why nothing can be stored any more; who pushes hears of it only then.
- */
+/** Appends for one attempt, in one statement with others that append at the same time. */
+export type AppendStream = (append: Append) => Promise<Appended>;
+
+/** So many share a statement at most. */
+const AT_ONCE = 50;
+
+export function createStreamAppender(deps: Pick<Deps, "db">): AppendStream {
+  const alone = async (append: Append): Promise<Appended> =>
+    (await appendStreamChunks(deps.db, [append]))[0] ?? { owned: false, previousKept: true };
+  const together = batched<Append, Appended | "alone">(AT_ONCE, async (appends) => {
+    try {
+      return await appendStreamChunks(deps.db, appends);
+    } catch (error) {
+      // One that the server refuses must not take the others with it.
+      if (appends.length === 1 || isTransientDbError(error)) throw error;
+      return appends.map(() => "alone");
+    }
+  });
+  return async (append) => {
+    const appended = await together(append);
+    return appended === "alone" ? alone(append) : appended;
+  };
+}
+
+export type SinkOptions = Readonly<{
+  append: AppendStream;
+  /** Somebody may be looking: events are stored soon. */
+  watched: boolean;
+  /** Hears at once why nothing can be stored any more; who pushes hears of it only then. */
+  onFailure?: (error: unknown) => void;
+}>;
+
+/** Starts an attempt's stream with its `metadata` event. Aborting `signal` ends it, also while it waits for the database. */
 export function createStreamSink(
-  deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
+  deps: Pick<Deps, "notifier" | "clock" | "random">,
   lease: Lease,
   signal: AbortSignal,
-  onFailure: (error: unknown) => void = () => {},
+  options: SinkOptions,
 ): StreamSink {
-  const sink = new Sink(deps, lease, signal, onFailure);
+  const sink = new Sink(deps, lease, signal, options);
   const metadata = { run_id: lease.runId, attempt: lease.attempt };
   sink.push({ event: "metadata", json: JSON.stringify(metadata) }).catch(() => {
     // Whoever pushes next hears of it.
@@ -52,16 +96,18 @@ class Sink implements StreamSink {
   private failure: Readonly<{ error: unknown }> | undefined;
   private writing = false;
   private draining = false;
+  /** The settling takes what is left. */
+  private leaving = false;
   private onRoom: (() => void)[] = [];
   private hurry = (): void => {};
   /** Batches that a crash of Postgres may still take away, oldest first. */
   private recent: Readonly<{ batch: Batch; atMs: number }>[] = [];
 
   constructor(
-    private readonly deps: Pick<Deps, "db" | "notifier" | "clock" | "random">,
+    private readonly deps: Pick<Deps, "notifier" | "clock" | "random">,
     private readonly lease: Lease,
     private readonly signal: AbortSignal,
-    private readonly onFailure: (error: unknown) => void,
+    private readonly options: SinkOptions,
   ) {
     this.nextId = (lease.attempt - 1) * IDS_PER_ATTEMPT;
     signal.addEventListener("abort", () => this.hurry(), { once: true });
@@ -69,9 +115,9 @@ class Sink implements StreamSink {
 
   async push(event: StreamEvent): Promise<void> {
     this.check();
-    const line = this.number(event);
-    this.queue.push(line);
-    this.queuedBytes += sizeOf(line);
+    const lines = this.number([event]);
+    this.queue.push(...lines);
+    for (const line of lines) this.queuedBytes += sizeOf(line);
     this.start();
     if (this.queuedBytes >= BATCH_BYTES) this.hurry();
     if (this.queuedBytes < BACKLOG_BYTES) return;
@@ -85,12 +131,18 @@ class Sink implements StreamSink {
     this.check();
   }
 
-  finish(events: readonly StreamEvent[]): StreamLine[] {
-    return events.map((event) => this.number(event));
+  async finish(events: readonly StreamEvent[]): Promise<StreamLine[]> {
+    if (this.queuedBytes < BATCH_BYTES && !this.hasRecent()) {
+      this.leaving = true;
+      this.hurry();
+      await this.progress(() => !this.writing);
+      this.check();
+    } else await this.drain();
+    return [...this.queue.splice(0), ...this.number(events)];
   }
 
-  private number({ event, json }: StreamEvent): StreamLine {
-    return this.shorten({ id: this.nextId++, event, json });
+  number(events: readonly StreamEvent[]): StreamLine[] {
+    return events.map(({ event, json }) => this.shorten({ id: this.nextId++, event, json }));
   }
 
   private check(): void {
@@ -116,20 +168,28 @@ class Sink implements StreamSink {
     try {
       // What is pushed in one go is stored in one go.
       await new Promise((resolve) => setImmediate(resolve));
-      while (this.queue.length > 0) {
+      if (!this.options.watched) await this.linger(UNWATCHED_LINGER_MS);
+      while (this.queue.length > 0 && !this.leaving) {
         const startedMs = this.deps.clock.monotonicMs();
         await this.store(this.takeBatch());
         this.deps.notifier.notify("stream", this.lease.runId);
         this.tellProgress();
-        await this.linger(startedMs + LINGER_MS - this.deps.clock.monotonicMs());
+        const lingerMs = this.options.watched ? LINGER_MS : UNWATCHED_LINGER_MS;
+        await this.linger(startedMs + lingerMs - this.deps.clock.monotonicMs());
       }
     } catch (error) {
       this.failure = { error };
-      if (!this.signal.aborted) this.onFailure(error);
+      if (!this.signal.aborted) this.options.onFailure?.(error);
     } finally {
       this.writing = false;
       this.tellProgress();
     }
+  }
+
+  /** Whether Postgres may still lose something that it stored: then the next append looks. */
+  private hasRecent(): boolean {
+    const nowMs = this.deps.clock.monotonicMs();
+    return this.recent.some((entry) => nowMs - entry.atMs < UNSAFE_MS);
   }
 
   private takeBatch(): Batch {
@@ -151,7 +211,8 @@ class Sink implements StreamSink {
       this.signal.throwIfAborted();
       try {
         const previous = this.recent.at(-1)?.batch[0]?.id ?? null;
-        const result = await appendStreamChunks(this.deps.db, this.lease, [...again, batch], previous);
+        const append = { lease: this.lease, batches: [...again, batch], previousFirstId: previous };
+        const result = await this.options.append(append);
         if (!result.owned) throw this.leaseLost();
         if (result.previousKept || again.length > 0) break;
         again = this.recent.map((entry) => entry.batch);
@@ -165,7 +226,7 @@ class Sink implements StreamSink {
   }
 
   private async linger(ms: number): Promise<void> {
-    if (ms <= 0 || this.draining || this.queuedBytes >= BATCH_BYTES) return;
+    if (ms <= 0 || this.draining || this.leaving || this.queuedBytes >= BATCH_BYTES) return;
     const early = new AbortController();
     this.hurry = () => early.abort();
     await this.deps.clock.sleep(ms, early.signal);
