@@ -99,14 +99,14 @@ begin
       from unnest(tenant_ids, thread_ids, run_ids, checkpoint_ids, questions)
         u(tenant_id, thread_id, run_id, checkpoint_id, questions)
       join threads t on t.tenant_id = u.tenant_id and t.thread_id = u.thread_id and not t.ephemeral
-      cross join lateral json_array_elements(u.questions::json) q
+      cross join lateral json_array_elements(u.questions::json) with ordinality asks(q, position)
       where u.run_id = any(done) and not exists (
         select 1
         from approvals d
         join runs r on r.tenant_id = d.tenant_id and r.run_id = d.decided_run_id and r.status in ('pending', 'running')
         where d.tenant_id = u.tenant_id and d.thread_id = u.thread_id and d.interrupt_id = q ->> 'interrupt_id'
           and d.status = 'decided')
-      order by 1, 3, 6
+      order by 1, 3, position
       on conflict (tenant_id, thread_id, interrupt_id) where status = 'pending'
       do update set run_id = excluded.run_id, checkpoint_id = excluded.checkpoint_id
       returning tenant_id, thread_id, run_id

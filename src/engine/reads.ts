@@ -34,7 +34,7 @@ export function createReads({ db, notifier }: Pick<Deps, "db" | "notifier">, bod
     } catch (error) {
       if (!isBodyLost(error)) throw error;
       // One that can't be read must not hide the others.
-      if (keys.length === 1) return [{ error }];
+      if (keys.length === 1) return [{ error: error }];
       return (await Promise.all(keys.map((key) => checkpointsOf(tenantId, [key])))).flat();
     }
   };
@@ -64,4 +64,4 @@ export function createReads({ db, notifier }: Pick<Deps, "db" | "notifier">, bod
   };
 }
 
-type Answer = Readonly<{ tuple?: CheckpointTuple | undefined; error?: unknown }>;
+type Answer = Readonly<{ tuple?: CheckpointTuple | undefined; error?: Error }>;

@@ -27,7 +27,7 @@ export async function runResult(engine: Engine, run: RunOfThread): Promise<Json>
       details: { run_id: runId },
     });
   }
-  const known = new Map([[threadId as string, tuple]]);
+  const known = new Map([[threadId, tuple]]);
   const saver = new KnowingSaver({ sql: engine.deps.db, tenantId, bodies: engine.bodyReader, commit: null }, known);
   // As its own graph sees it, whatever graph the thread went on with.
   const thread = { threadId, metadata: { graph_id: graphId }, config: run.threadConfig };

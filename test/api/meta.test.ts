@@ -1,7 +1,7 @@
 // What holds for the whole surface: readiness, info, CORS, unknown and unserved routes.
 import { expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
-import { openParts } from "../../src/compose.js";
+import { composeEngine, openParts } from "../../src/compose.js";
 import { createLog } from "../../src/observe/log.js";
 import type { TestEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
@@ -31,7 +31,16 @@ test("without a database it is up but not ready, accepts nothing, and says why",
       applicationName: "test",
     });
     try {
-      const app = createApp({ ...engine, deps: away.deps });
+      const settings = {
+        databaseUrl: "",
+        leaseMs: 1,
+        pollMs: 1,
+        moveAfterMs: 1,
+        maxBlockMs: 1,
+        previews: true,
+        logLevel: "silent",
+      };
+      const app = createApp(composeEngine(away, engine.graphs, settings));
       expect((await app.request("/ok")).status).toBe(503);
       expect((await app.request("/ok?check_db=0")).status).toBe(200);
       expect((await app.request("/info")).status).toBe(200);

@@ -59,6 +59,29 @@ describe("a notification", () => {
     await there.notifier.close();
   });
 
+  it("costs no statement while nobody else listens, and is sent again as soon as somebody does", async () => {
+    let statements = 0;
+    const counting: Db = { ...database.db, query: (text, values) => (statements++, database.db.query(text, values)) };
+    const here = open(database.url, counting);
+    const heard: (string | undefined)[] = [];
+    here.listen("runs", (id) => heard.push(id));
+    await until("it listens", () => heard.length > 0);
+    await until("it knows that it is alone", async () => {
+      const before = statements;
+      here.notify("runs", "alone");
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return statements === before;
+    });
+    expect(heard.at(-1)).toBe("alone");
+    const there = await listening();
+    await until("there hears it", () => {
+      here.notify("runs", "together");
+      return there.heard.includes("together");
+    });
+    await here.close();
+    await there.notifier.close();
+  });
+
   it("that can't be sent troubles nobody", async () => {
     const nowhere = openDb({ url: "postgres://x@127.0.0.1:1/x", max: 1, log, applicationName: "nowhere" });
     const notifier = open(null, nowhere);
