@@ -3,7 +3,7 @@
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { renewLeases } from "../../runs/claim.js";
-import { leaseLost } from "../commands/settle-run.js";
+import { leaseLost } from "../lease-lost.js";
 
 export type KeptLease = Readonly<{
   /** Aborts when the lease is lost, or can't be renewed before it ends. */

@@ -15,7 +15,7 @@ import { lockThread, type ThreadKey } from "../../runs/thread-lock.js";
 import { deleteThreadRow, getThread, insertThread } from "../../runs/threads.js";
 import { isTombstoned, refuseReuse } from "../../runs/tombstones.js";
 import { setTimer } from "../../schedule/timers.js";
-import { leaseLost } from "./settle-run.js";
+import { leaseLost } from "../lease-lost.js";
 
 export type Adoption = ThreadKey &
   Readonly<{
