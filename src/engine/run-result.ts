@@ -1,5 +1,5 @@
 // What a run that ended gives to whoever waits for it: its own result, also when the thread has moved on since.
-import { EngineError } from "../core/errors.js";
+import { EngineError, isEngineError } from "../core/errors.js";
 import type { RunError } from "../core/run.js";
 import type { RunOfThread } from "../runs/runs.js";
 import { KnowingSaver } from "../checkpoint/saver.js";
@@ -38,7 +38,7 @@ export async function runResult(engine: Engine, run: RunOfThread): Promise<Json>
 }
 
 /** Of an error that expired its kind is still known. */
-async function errorOf(engine: Engine, run: RunRow): Promise<Pick<RunError, "type" | "message">> {
+async function errorOf(engine: Engine, run: RunOfThread): Promise<Pick<RunError, "type" | "message">> {
   const known = { type: run.errorType ?? "Error", message: run.errorPreview ?? "" };
   try {
     const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, {

@@ -2,7 +2,7 @@
 import type { Lease } from "../../core/clock.js";
 import type { Sql } from "../../core/deps.js";
 import { endAttempt } from "../../runs/settle.js";
-import { leaseLost } from "./settle-run.js";
+import { leaseLost } from "../lease-lost.js";
 
 /** Throws `lease_lost` when the sweeper or somebody else ended it before. */
 export async function endEdit(
