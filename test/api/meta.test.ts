@@ -39,6 +39,7 @@ test("without a database it is up but not ready, accepts nothing, and says why",
         maxBlockMs: 1,
         previews: true,
         logLevel: "silent",
+        retention: null,
       };
       const app = createApp(composeEngine(away, engine.graphs, settings));
       expect((await app.request("/ok")).status).toBe(503);
