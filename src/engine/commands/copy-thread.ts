@@ -17,7 +17,7 @@ import { setTimer } from "../../schedule/timers.js";
 import { assistantIdOf, graphIdOf } from "../state.js";
 import { endEdit } from "./end-edit.js";
 import { giveBack, type Held, takeThread, whileRenewing } from "./hold-thread.js";
-import { leaseLost } from "./settle-run.js";
+import { leaseLost } from "../lease-lost.js";
 
 export type CopyInput = ThreadKey &
   Readonly<{
