@@ -1,7 +1,7 @@
 // The command line of the benchmark.
 import { parseArgs } from "node:util";
 
-export const PARTS = ["http", "latency", "streams", "workers", "long-threads"] as const;
+export const PARTS = ["http", "latency", "queue", "streams", "workers", "long-threads"] as const;
 export type PartName = (typeof PARTS)[number];
 
 export type Arguments = Readonly<{

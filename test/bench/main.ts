@@ -10,6 +10,7 @@ import { measureRuns } from "./parts/http.js";
 import { measureLatency } from "./parts/latency.js";
 import { measureLongThreads } from "./parts/long-threads.js";
 import type { Run } from "./parts/part.js";
+import { measureQueue } from "./parts/queue.js";
 import { measureStreams } from "./parts/streams.js";
 import { measureWorkers } from "./parts/workers.js";
 import { installPeers } from "./setup/peers.js";
@@ -19,6 +20,7 @@ import { TARGETS } from "./targets.js";
 const PARTS: Readonly<Record<PartName, (run: Run) => Promise<void>>> = {
   http: measureRuns,
   latency: measureLatency,
+  queue: measureQueue,
   streams: measureStreams,
   workers: measureWorkers,
   "long-threads": measureLongThreads,

@@ -4,6 +4,7 @@ import type { SaverName } from "./children/savers.js";
 import { TEN_NODES, WHO } from "./parts/http.js";
 import { FIRST_EVENT, PICKUP } from "./parts/latency.js";
 import { LONG_THREAD } from "./parts/long-threads.js";
+import { CLAIM_EMPTY, CLAIM_PARKED, DRAIN, ONE_WORKER } from "./parts/queue.js";
 import { STREAMS } from "./parts/streams.js";
 import { WORKERS } from "./parts/workers.js";
 
@@ -163,7 +164,21 @@ const LONG_THREADS: readonly Target[] = [
   },
 ];
 
+const worker = (work: string, figure: string) => ({ who: ONE_WORKER, work, figure });
 const MANY: readonly Target[] = [
+  {
+    name: "claim and settle of runs that do nothing, one worker, runs/s",
+    ours: worker(DRAIN, "runs/s"),
+    must: atLeast(3_000),
+    aim: atLeast(10_000),
+  },
+  {
+    name: "1,000,000 parked runs: p99 of a claim, ms, against none parked",
+    ours: worker(CLAIM_PARKED, "p99 ms"),
+    peer: worker(CLAIM_EMPTY, "p99 ms"),
+    must: atMost(2),
+    aim: atMost(1.2),
+  },
   {
     name: "open SSE streams: KB of memory each",
     ours: { who: WHO.apart, work: STREAMS, figure: "KB/stream" },
