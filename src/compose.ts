@@ -157,6 +157,7 @@ export function composeEngine(
     graphs,
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
     bodyReader,
+    readiness: { prepared: false },
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps),
     reads: createReads(deps, bodyReader),
@@ -174,6 +175,7 @@ export async function prepareEngine(engine: ComposedEngine): Promise<void> {
   await engine.clockOffset.refresh();
   await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });
   if (engine.settings.retention !== null) await setRetentionTimer(engine.deps, DEFAULT_TENANT);
+  engine.readiness.prepared = true;
 }
 
 /** A store that can't be used ends the start, with what to change; one that is away for now doesn't: little needs it at once. */

@@ -243,7 +243,7 @@ export async function readByIds(
   wanted: readonly Readonly<{ threadId: string; checkpointId: string }>[],
 ): Promise<Snapshot> {
   const params = [tenantId, wanted.map((key) => key.threadId), wanted.map((key) => key.checkpointId)];
-  return snapshotOf(await sql.query<AnyRow>(BY_IDS, params));
+  return snapshotOf(await sql.query<AnyRow>(BY_IDS, params, { prepared: true }));
 }
 
 /** A page of checkpoints, newest first. */

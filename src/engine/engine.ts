@@ -19,6 +19,8 @@ export type Engine = Readonly<{
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;
+  /** Set once this process has done what comes before the first request. */
+  readiness: { prepared: boolean };
   edits: EditSettings;
   /** Where threads come from that aren't here yet; null: from nowhere. */
   onTouch: OnTouch | null;

@@ -30,21 +30,25 @@ export type PlainRun = Readonly<{
  */
 export async function acceptRuns(sql: Sql, runs: readonly PlainRun[]): Promise<(RunRow | undefined)[]> {
   const of = <T>(pick: (run: PlainRun) => T): T[] => runs.map(pick);
-  const { rows } = await sql.query<RunRow>(STATEMENT, [
-    of((run) => run.tenantId),
-    of((run) => run.runId),
-    of((run) => run.threadId),
-    of((run) => run.newThread !== null),
-    of((run) => run.newThread?.ephemeral ?? false),
-    of((run) => run.assistantId),
-    of((run) => run.graphId),
-    of((run) => run.priority),
-    of((run) => run.multitaskStrategy),
-    of((run) => JSON.stringify(run.metadataBelow)),
-    of((run) => JSON.stringify(run.metadata)),
-    of((run) => JSON.stringify(run.threadMetadata)),
-    of((run) => run.request),
-  ]);
+  const { rows } = await sql.query<RunRow>(
+    STATEMENT,
+    [
+      of((run) => run.tenantId),
+      of((run) => run.runId),
+      of((run) => run.threadId),
+      of((run) => run.newThread !== null),
+      of((run) => run.newThread?.ephemeral ?? false),
+      of((run) => run.assistantId),
+      of((run) => run.graphId),
+      of((run) => run.priority),
+      of((run) => run.multitaskStrategy),
+      of((run) => JSON.stringify(run.metadataBelow)),
+      of((run) => JSON.stringify(run.metadata)),
+      of((run) => JSON.stringify(run.threadMetadata)),
+      of((run) => run.request),
+    ],
+    { prepared: true },
+  );
   const accepted = new Map(rows.map((row) => [row.runId, row]));
   return runs.map(({ runId }) => accepted.get(runId));
 }

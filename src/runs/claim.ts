@@ -39,6 +39,7 @@ export async function claimRuns(
       o_metadata as "metadata", o_request as "request", o_fresh as "fresh"
     from claim_runs($1, $2, $3, $4, $5)`,
     [claim.slots, claim.owner, claim.leaseMs, claim.graphIds, claim.versions],
+    { prepared: true },
   );
   return rows;
 }

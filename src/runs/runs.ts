@@ -73,6 +73,7 @@ export async function getRuns(
     from runs
     where (tenant_id, run_id) in (select * from unnest($1::text[], $2::uuid[])) and kind = 'run'`,
     [keys.map((key) => key.tenantId), keys.map((key) => key.runId)],
+    { prepared: true },
   );
   const found = new Map(rows.map((row) => [`${row.tenantId} ${row.runId}`, row]));
   return keys.map((key) => found.get(`${key.tenantId} ${key.runId}`));

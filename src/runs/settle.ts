@@ -64,6 +64,7 @@ export async function settleRuns(
       of(({ finalChunks }) => (finalChunks.length === 0 ? null : formatLines(finalChunks))),
       of(({ questions }) => JSON.stringify(questions.map(questionJson))),
     ],
+    { prepared: true },
   );
   const byRun = new Map(rows.map((row) => [row.runId, row]));
   return of(({ lease }) => byRun.get(lease.runId) ?? { how: "lost", freed: false });

@@ -77,6 +77,7 @@ export async function appendStreamChunks(sql: Sql, appends: readonly Append[]): 
       rows.map(({ lease }) => lease.attempt),
       ...columnsOf(rows.map(({ batch }) => batch)),
     ],
+    { prepared: true },
   );
   return result.rows.map(({ owned, previousKept }) => ({ owned, previousKept }));
 }

@@ -216,7 +216,7 @@ test("a question that an input accepted before will overtake is not answered, un
   const doors: (() => void)[] = [];
   const graph = new StateGraph(Log)
     .addNode("wait", async ({ log }) => {
-      if (log.includes("slow")) await new Promise<void>((resolve) => doors.push(resolve));
+      if (log.length > 0) await new Promise<void>((resolve) => doors.push(resolve));
       return {};
     })
     .addNode("ask", () => {
@@ -231,9 +231,11 @@ test("a question that an input accepted before will overtake is not answered, un
     const [{ thread_id: threadId }, elsewhere] = [await t.client.threads.create(), await t.client.threads.create()];
     const run = async (log: string, on = threadId) =>
       (await t.client.runs.create(on, "graph", { input: { log: [log] } })).run_id;
-    const first = await run("quick");
-    await run("slow", elsewhere.thread_id);
-    const [second, third] = [await run("slow"), await run("slow")];
+    const first = await run("first");
+    await run("elsewhere", elsewhere.thread_id);
+    const [second, third] = [await run("second"), await run("third")];
+    await until("the first to be in the middle", () => doors.length === 1);
+    doors.shift()?.();
     await t.client.runs.join(threadId, first);
     await until("the only slot to be taken elsewhere", () => doors.length === 1);
     const [question] = await pending(t, threadId);

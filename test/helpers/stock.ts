@@ -24,6 +24,8 @@ const SCHEMA = "the app";
 export async function withStockDatabase<T>(work: (stock: StockDatabase) => Promise<T>): Promise<T> {
   const database = await createEmptyDatabase();
   const pool = new pg.Pool({ connectionString: database.url });
+  // Its connections may still be closing when the database is dropped.
+  pool.on("error", () => undefined);
   // Of what ends with the database nobody needs to hear.
   pool.on("connect", (client) => client.on("error", () => {}));
   const saver = new PostgresSaver(pool, undefined, { schema: SCHEMA });

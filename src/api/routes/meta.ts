@@ -17,7 +17,7 @@ export function metaRoutes(engine: Engine): Hono<ApiEnv> {
   // Without a database nothing can be accepted, so readiness asks it unless the caller wants liveness (`check_db=0`).
   routes.get("/ok", async (c) => {
     const { check_db } = readQuery(c, z.object({ check_db: one }));
-    if (check_db !== "0" && check_db !== "false") await databaseAnswers(engine.deps);
+    if (check_db !== "0" && check_db !== "false") await isReady(engine);
     return c.json({ ok: true });
   });
 
@@ -32,6 +32,11 @@ export function metaRoutes(engine: Engine): Hono<ApiEnv> {
   );
 
   return routes;
+}
+
+async function isReady({ deps, readiness }: Engine): Promise<void> {
+  await databaseAnswers(deps);
+  if (!readiness.prepared) throw new EngineError("unavailable", "This process is still starting");
 }
 
 async function databaseAnswers(deps: Deps): Promise<void> {

@@ -130,7 +130,7 @@ async function create(
   }
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id });
-  if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(body.assistant_id);
+  if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
   const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers, waits: how === "wait" });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, input);
@@ -148,7 +148,8 @@ function asRefusal(error: unknown): never {
   throw error;
 }
 
-function noAssistant(id: string): EngineError {
+function noAssistant({ readiness }: Engine, id: string): EngineError {
+  if (!readiness.prepared) return new EngineError("unavailable", "This process is still starting");
   return new EngineError(
     "not_found",
     `No assistant found for ${JSON.stringify(id)}. Make sure the assistant ID is for a valid assistant or a valid graph ID.`,
