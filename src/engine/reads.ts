@@ -3,7 +3,7 @@ import type { CheckpointTuple } from "@langchain/langgraph-checkpoint";
 import { LRUCache } from "lru-cache";
 import type { BodyReader } from "../checkpoint/body-reader.js";
 import { readTuplesById } from "../checkpoint/read-tuples.js";
-import { batched } from "../core/batch.js";
+import { batched, type Round } from "../core/batch.js";
 import type { Deps } from "../core/deps.js";
 import { isBodyLost } from "../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
@@ -27,26 +27,6 @@ const HEARD = { max: 10_000, ttl: 10_000 };
 
 export function createReads({ db, notifier }: Pick<Deps, "db" | "notifier">, bodies: BodyReader): Reads {
   let ended: LRUCache<string, true> | undefined;
-  const checkpointsOf = async (tenantId: TenantId, keys: readonly CheckpointKey[]): Promise<Answer[]> => {
-    const read = { sql: db, tenantId, bodies };
-    try {
-      return (await readTuplesById(read, keys)).map((tuple) => ({ tuple }));
-    } catch (error) {
-      if (!isBodyLost(error)) throw error;
-      // One that can't be read must not hide the others.
-      if (keys.length === 1) return [{ error: error }];
-      return (await Promise.all(keys.map((key) => checkpointsOf(tenantId, [key])))).flat();
-    }
-  };
-  const checkpoint = batched<CheckpointKey, Answer>(CHECKPOINTS_AT_ONCE, async (keys) => {
-    const answers = new Map<CheckpointKey, Answer>();
-    for (const tenantId of new Set(keys.map((key) => key.tenantId))) {
-      const own = keys.filter((key) => key.tenantId === tenantId);
-      (await checkpointsOf(tenantId, own)).forEach((answer, i) => answers.set(own[i] as CheckpointKey, answer));
-    }
-    return keys.map((key) => answers.get(key) ?? {});
-  });
-
   return {
     run: batched<RunKey, RunOfThread | undefined>(RUNS_AT_ONCE, (keys) => getRuns(db, keys)),
     heardEnd(runId) {
@@ -56,12 +36,24 @@ export function createReads({ db, notifier }: Pick<Deps, "db" | "notifier">, bod
       ended = heard;
       return true;
     },
-    async checkpoint(key) {
-      const { tuple, error } = await checkpoint(key);
-      if (error !== undefined) throw error;
-      return tuple;
-    },
+    // One that can't be read must not hide the others.
+    checkpoint: batched<CheckpointKey, CheckpointTuple | undefined>(
+      CHECKPOINTS_AT_ONCE,
+      checkpointsOf(db, bodies),
+      isBodyLost,
+    ),
   };
 }
 
-type Answer = Readonly<{ tuple?: CheckpointTuple | undefined; error?: Error }>;
+/** With a statement for each tenant. */
+function checkpointsOf(db: Deps["db"], bodies: BodyReader): Round<CheckpointKey, CheckpointTuple | undefined> {
+  return async (keys) => {
+    const found = new Map<CheckpointKey, CheckpointTuple | undefined>();
+    for (const tenantId of new Set(keys.map((key) => key.tenantId))) {
+      const own = keys.filter((key) => key.tenantId === tenantId);
+      const tuples = await readTuplesById({ sql: db, tenantId, bodies }, own);
+      own.forEach((key, i) => found.set(key, tuples[i]));
+    }
+    return keys.map((key) => found.get(key));
+  };
+}

@@ -33,15 +33,12 @@ export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOption
   const options = { moveAfterMs, keepEphemeralMs: EPHEMERAL_KEEP_MS };
   const alone = async (settlement: Settlement): Promise<Settled | undefined> =>
     (await settleRuns(deps.db, [settlement], { ...options, wait: true }))[0];
-  const together = batched<Settlement, Settled | "alone">(AT_ONCE, async (settlements) => {
-    try {
-      return await settleRuns(deps.db, settlements, { ...options, wait: false });
-    } catch (error) {
-      // One that the server refuses must not take the others with it.
-      if (settlements.length === 1 || isTransientDbError(error)) throw error;
-      return settlements.map(() => "alone");
-    }
-  });
+  const together = batched<Settlement, Settled>(
+    AT_ONCE,
+    (settlements) => settleRuns(deps.db, settlements, { ...options, wait: false }),
+    // One that the server refuses must not take the others with it.
+    (error) => !isTransientDbError(error),
+  );
 
   return async (lease, outcome, finalChunks) => {
     if (outcome.kind === "released" || outcome.kind === "sleeping") {
@@ -49,7 +46,7 @@ export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOption
     }
     const settlement = settlementOf(deps, lease, outcome, finalChunks, preview);
     const first = await together(settlement);
-    const settled = first === "alone" || first.how === "locked" ? await alone(settlement) : first;
+    const settled = first.how === "locked" ? await alone(settlement) : first;
     if (settled?.how !== "done") throw leaseLost(lease);
     if (settled.freed) deps.notifier.notify("runs");
     deps.notifier.notify("stream", lease.runId);

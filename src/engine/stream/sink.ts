@@ -46,21 +46,12 @@ export type AppendStream = (append: Append) => Promise<Appended>;
 const AT_ONCE = 50;
 
 export function createStreamAppender(deps: Pick<Deps, "db">): AppendStream {
-  const alone = async (append: Append): Promise<Appended> =>
-    (await appendStreamChunks(deps.db, [append]))[0] ?? { owned: false, previousKept: true };
-  const together = batched<Append, Appended | "alone">(AT_ONCE, async (appends) => {
-    try {
-      return await appendStreamChunks(deps.db, appends);
-    } catch (error) {
-      // One that the server refuses must not take the others with it.
-      if (appends.length === 1 || isTransientDbError(error)) throw error;
-      return appends.map(() => "alone");
-    }
-  });
-  return async (append) => {
-    const appended = await together(append);
-    return appended === "alone" ? alone(append) : appended;
-  };
+  // One that the server refuses must not take the others with it.
+  return batched<Append, Appended>(
+    AT_ONCE,
+    (appends) => appendStreamChunks(deps.db, appends),
+    (error) => !isTransientDbError(error),
+  );
 }
 
 export type SinkOptions = Readonly<{
