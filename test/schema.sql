@@ -433,28 +433,22 @@ declare
   limited boolean := exists (select 1 from graph_limits);
 begin
   if wait then
-    free := array(
-      select u.run_id
-      from (
-        select tenant_id, thread_id
-        from threads
-        where (tenant_id, thread_id) in (select * from unnest(tenant_ids, thread_ids))
-        order by tenant_id, thread_id
-        for no key update
-      ) t
-      join unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id) using (tenant_id, thread_id));
-  else
-    free := array(
-      select u.run_id
-      from (
-        select tenant_id, thread_id
-        from threads
-        where (tenant_id, thread_id) in (select * from unnest(tenant_ids, thread_ids))
-        order by tenant_id, thread_id
-        for no key update skip locked
-      ) t
-      join unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id) using (tenant_id, thread_id));
+    perform 1
+    from threads
+    where (tenant_id, thread_id) in (select * from unnest(tenant_ids, thread_ids))
+    order by tenant_id, thread_id
+    for no key update;
   end if;
+  free := array(
+    select u.run_id
+    from (
+      select tenant_id, thread_id
+      from threads
+      where (tenant_id, thread_id) in (select * from unnest(tenant_ids, thread_ids))
+      order by tenant_id, thread_id
+      for no key update skip locked
+    ) t
+    join unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id) using (tenant_id, thread_id));
 
   perform 1
   from runs
