@@ -203,6 +203,8 @@ test("a run that sleeps on its thread keeps its place: what was asked before it 
     await until("the first to be in the middle", () => doors.length === 1);
     doors[0]?.();
     await t.client.runs.join(threadId, first);
+    // A run that waits for its turn is "pending" too: the second has begun when it has withdrawn the question.
+    await until("the second to begin", async () => (await pending(t, threadId)).length === 0);
     await until("the second to sleep", async () => (await t.client.runs.get(threadId, second)).status === "pending");
     const [question] = await approvals(t, threadId);
     const refused = await resume(t, threadId, { [question!.interrupt_id]: "yes" });
