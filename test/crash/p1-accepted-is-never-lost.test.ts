@@ -44,6 +44,7 @@ test("a worker dies between the claim and the first checkpoint: another executes
     // What the client may ask meanwhile.
     expect((await site.client.runs.get(run.thread_id, run.run_id)).status).toBe("running");
     expect((await site.client.threads.get(run.thread_id)).status).toBe("busy");
+    await site.expire(first);
     site.worker();
     expect(await expectDoneAsAsked(site, run)).toEqual({ attempt: 2, crashes: 1 });
     expect(journal.count("enter look")).toBe(1);
@@ -62,7 +63,10 @@ test("a worker dies while its first checkpoint is on its way: stored or not, the
         const created = await create(site, journal, {});
         const waiting = async () => {
           const { rows } = await db.query<{ pid: number }>(
-            "select pid from pg_locks where relation = 'checkpoints'::regclass and not granted",
+            // Clones of one template: in the others' databases that table has the same number.
+            `select pid from pg_locks
+            where relation = 'checkpoints'::regclass and not granted
+              and database = (select oid from pg_database where datname = current_database())`,
           );
           return rows[0]?.pid;
         };
@@ -72,6 +76,7 @@ test("a worker dies while its first checkpoint is on its way: stored or not, the
         if (!arrives) await db.query("select pg_cancel_backend($1)", [pid]);
         return created;
       });
+      await site.expire(first);
       const second = site.worker();
       const ended = await expectDoneAsAsked(site, run);
       expect(ended?.attempt).toBe(2);

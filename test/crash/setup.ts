@@ -16,7 +16,8 @@ import { tasks } from "./graphs/tasks.js";
 
 const CONFIG = fileURLToPath(new URL("graphs/langgraph.json", import.meta.url));
 
-export const LEASE_MS = 1_500;
+/** Kept on a machine that is busy, too: what counts as a crash here is one. */
+const LEASE_MS = 15_000;
 export const POLL_MS = 200;
 
 export type CrashSite = TestEngine &
@@ -25,6 +26,8 @@ export type CrashSite = TestEngine &
     journal(): Journal;
     /** Starts a worker process with all loops. */
     worker(env?: Readonly<Record<string, string>>, args?: readonly string[]): TestProcess;
+    /** As if the time had passed after which what a dead worker held is given to others. */
+    expire(worker: TestProcess): Promise<void>;
   }>;
 
 export type Journal = Readonly<{ path: string; lines(): string[]; count(line: string): number }>;
@@ -53,6 +56,13 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
           });
           workers.push(process);
           return process;
+        },
+        expire: async ({ pid }) => {
+          await engine.db.db.query(
+            `update runs set lease_expires_at = clock_timestamp()
+            where status = 'running' and split_part(lease_owner, '/', 2) = $1::text`,
+            [pid],
+          );
         },
       });
       // Before the database goes: a worker without one would only complain.
