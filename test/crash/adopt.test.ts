@@ -3,6 +3,7 @@
 import { Annotation, interrupt, StateGraph } from "@langchain/langgraph";
 import { v7 as uuidv7 } from "uuid";
 import { expect, test } from "vitest";
+import type { Db } from "../../src/core/deps.js";
 import { createProject } from "../cli/project.js";
 import { withEngine } from "../helpers/engine.js";
 import { startProcess, type TestProcess } from "../helpers/processes.js";
@@ -26,7 +27,7 @@ const askingGraph = () =>
 const SMALL = Number(process.env["PERDURE_TEST_ADOPT_THREADS"] ?? 24);
 const LARGE = 320;
 const large = "ffffffff-0000-7000-8000-000000000001";
-const LEASE_MS = 1_500;
+const LEASE_MS = 15_000;
 
 type Summary = Record<"threads" | "adopted" | "already" | "failed" | "checkpoints" | "equal" | "unequal", number>;
 type Line = { source_thread_id: string; outcome: string; summary?: Summary };
@@ -68,6 +69,28 @@ async function fill({ saver, change }: StockDatabase): Promise<void> {
   );
 }
 
+/** Where the command waits while a test holds the lock: before it begins another small thread, at the end of the long one. */
+const HELD = { next: 1, long: 2 } as const;
+
+async function holdable(db: Db): Promise<void> {
+  await db.query(
+    `create function hold() returns trigger language plpgsql as $$
+    begin
+      perform pg_advisory_xact_lock_shared(tg_argv[0]::int);
+      return new;
+    end $$`,
+  );
+  const few = "00000000-0000-7000-8000-000000000004";
+  for (const [table, which, lock] of [
+    ["threads", `new.thread_id > '${few}' and new.thread_id < '${large}'`, HELD.next],
+    ["events", `new.thread_id = '${large}'`, HELD.long],
+  ] as const) {
+    await db.query(
+      `create trigger hold before insert on ${table} for each row when (${which}) execute function hold(${lock})`,
+    );
+  }
+}
+
 const linesOf = (process: TestProcess): Line[] =>
   process
     .stdout()
@@ -92,20 +115,33 @@ test("threads are adopted once and whole, though the command is stopped, killed,
           });
         const visible = async () => (await db.query("select 1 from threads where not ephemeral")).rowCount;
 
+        await holdable(db);
+        const whileHeld = (lock: number, work: () => Promise<void>) =>
+          db.tx(async (sql) => {
+            await sql.query("select pg_advisory_xact_lock($1::int)", [lock]);
+            await work();
+          });
+
         const stopped = start();
-        await stopped.waitFor(/"outcome":"adopted"/);
-        stopped.signal("SIGINT");
+        await whileHeld(HELD.next, async () => {
+          await stopped.waitFor(/"outcome":"adopted"/);
+          stopped.signal("SIGINT");
+        });
         expect((await stopped.exited).code).toBe(1);
         expect(stopped.output()).toContain("stopped; the same command goes on from here");
         const before = summaryOf(stopped);
         expect(await visible()).toBe(before.adopted);
         expect(before.adopted).toBeLessThan(SMALL);
 
-        const killed = start();
         const half = async () =>
           (await db.query("select 1 from checkpoints where thread_id = $1 limit 1", [large])).rowCount > 0;
-        await until("the long thread is half there", half, { everyMs: 5 });
-        await killed.kill();
+        await whileHeld(HELD.long, async () => {
+          const killed = start();
+          await until("the long thread is half there", half, { everyMs: 5 });
+          await killed.kill();
+        });
+        // As if the time had passed after which it is given to others.
+        await db.query("update runs set lease_expires_at = clock_timestamp() where status = 'running'");
         expect((await db.query("select ephemeral from threads where thread_id = $1", [large])).rows).toEqual([
           { ephemeral: true },
         ]);
