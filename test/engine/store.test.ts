@@ -16,7 +16,8 @@ describe("the store", () => {
     const { store, close } = openStore(url.href, options);
     await store.batch([{ namespace: ["people"], key: "dora", value: { likes: "tea" } }]);
     await database.db.query(
-      `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'perdure store'`,
+      `select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name = 'perdure store' and datname = current_database()`,
     );
     const get = { namespace: ["people"], key: "dora" };
     expect(await store.batch([get])).toMatchObject([{ value: { likes: "tea" } }]);
