@@ -23,7 +23,8 @@ const statuses = async ({ db }: TestEngine, table: "runs" | "threads") =>
   (await db.db.query<{ status: string; n: number }>(`select status, count(*) as n from ${table} group by 1`)).rows;
 
 test("40 runs that are waited for at once: each has its result, and they share the statements that make, end and read them", async () => {
-  await withEngine({ graphs: { graph }, concurrency: 40 }, async (t) => {
+  // Polls are statements too, and how many there are is up to the machine.
+  await withEngine({ graphs: { graph }, concurrency: 40, pollMs: 60_000 }, async (t) => {
     const count = counting(t);
     const results = await Promise.all(
       Array.from({ length: 40 }, () => t.client.runs.wait(null, "graph", { input: { log: ["go"] } })),
@@ -73,19 +74,28 @@ test("of runs that come at once one on a thread that isn't there is refused, and
 });
 
 test("a thread that somebody frozen has locked holds up no run that ends beside it, and its own ends when it is free", async () => {
-  await withEngine({ graphs: { graph }, concurrency: 10 }, async (t) => {
+  let enter = (): void => {};
+  const entered = new Promise<void>((resolve) => (enter = resolve));
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  const held = stepsGraph(1, () => (enter(), opened));
+  await withEngine({ graphs: { graph, held }, concurrency: 10 }, async (t) => {
     const { thread_id } = await t.client.threads.create();
     let thaw = (): void => {};
     const frozen = new Promise<void>((resolve) => (thaw = resolve));
-    const { run_id } = await t.client.runs.create(thread_id, "graph", { input: { log: ["go"] } });
+    const { run_id } = await t.client.runs.create(thread_id, "held", { input: { log: ["go"] } });
+    await entered;
     const freezing = t.deps.db.tx(async (sql) => {
       await sql.query("select 1 from threads where thread_id = $1 for no key update", [thread_id]);
+      open();
       await frozen;
     });
+    await opened;
     const others = await Promise.all(
       Array.from({ length: 5 }, () => t.client.runs.wait(null, "graph", { input: { log: ["go"] } })),
     );
     expect(others).toEqual(others.map(() => DONE));
+    expect((await t.client.runs.get(thread_id, run_id)).status).toBe("running");
     thaw();
     await freezing;
     await t.client.runs.join(thread_id, run_id);
