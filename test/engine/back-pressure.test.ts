@@ -27,9 +27,9 @@ test("tasks whose results can't be stored yet stop after 16 MB, and go on when t
     await until("the graph is made to wait", async () => {
       const before = started;
       await new Promise((resolve) => setTimeout(resolve, 300));
-      return before > 0 && started === before;
+      // Before so many it may only have been slow.
+      return before > 10 && started === before;
     });
-    expect(started).toBeGreaterThan(10);
     expect(started * CHARS).toBeLessThan(18_000_000);
     open = true;
     expect(await run).toEqual({ done: true });
