@@ -1,6 +1,7 @@
 // Leases: who keeps one although its process is slow, who loses one, and what a worker that stops hands over.
 import { Annotation, END, interrupt, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
+import type { Clock } from "../../src/core/clock.js";
 import { startHeartbeat } from "../../src/engine/heartbeat/heartbeat.js";
 import { claimRuns } from "../../src/runs/claim.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
@@ -177,6 +178,14 @@ test("a lease that couldn't be renewed in time and was let go of is not renewed 
   });
 });
 
+/** The grace that a worker gives its runs when it stops is over at once. */
+function hurry({ deps }: TestEngine): void {
+  const { sleep } = deps.clock;
+  Object.assign(deps, {
+    clock: { ...deps.clock, sleep: (ms, signal) => sleep(Math.min(ms, 300), signal) } satisfies Clock,
+  });
+}
+
 /** Asks, works for as long as it is told, asks again. The work notices when it is cut off. */
 function askWorkAsk(works: { slow: boolean; started: number }) {
   return new StateGraph(Log)
@@ -201,6 +210,7 @@ test("a worker that stops gives back what it is in the middle of: no crash is co
     await t.client.runs.join(thread_id, run_id);
     const resumed = await t.client.runs.create(thread_id, "graph", { command: { resume: "yes" } });
     await until("the work", () => works.started === 1);
+    hurry(t);
     await worker.stop();
     expect((await runs(t))[1]).toMatchObject({ status: "pending", attempt: 1, crashes: 0, head: true });
 
