@@ -7,7 +7,9 @@ import { until } from "../helpers/wait.js";
 test("500 threads wait at gates, one slot: a new run starts within a second, and all 500 can be answered", async () => {
   const acted: string[] = [];
   const graphs = { gate: gateGraph(acted) };
-  await withEngine({ graphs, concurrency: 1, pollMs: 500 }, async ({ client, db, startWorker }) => {
+  await withEngine({ graphs, workers: 0, pollMs: 500 }, async ({ client, db, startWorker }) => {
+    // One after the other would be most of a minute; the last of them meet the one slot.
+    const first = startWorker({ concurrency: 10 });
     const threads = await Promise.all(
       Array.from({ length: 500 }, async () => {
         const { thread_id } = await client.threads.create();
@@ -17,6 +19,9 @@ test("500 threads wait at gates, one slot: a new run starts within a second, and
     );
     const waiting = async () =>
       (await db.db.query<{ n: number }>("select count(*) as n from approvals where status = 'pending'")).rows[0]?.n;
+    await until("most questions", async () => ((await waiting()) ?? 0) > 450, { timeoutMs: 120_000 });
+    await first.stop();
+    startWorker({ concurrency: 1 });
     await until("500 open questions", async () => (await waiting()) === 500, { timeoutMs: 120_000 });
     const held = await db.db.query<{ n: number }>(
       "select count(*) as n from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'",
