@@ -5,6 +5,7 @@ import { Client } from "@langchain/langgraph-sdk";
 import { expect, it } from "vitest";
 import { serveApi } from "../../src/api/server.js";
 import { withEngine } from "../helpers/engine.js";
+import { quietPort } from "../helpers/ports.js";
 
 /** Counts up, one custom event each, as fast as the test lets it. */
 const doors = new Map<string, () => void>();
@@ -89,7 +90,7 @@ it.each([
 
 it("a server that stops cuts its streams and cancels nothing: the client goes on elsewhere and misses no event", async () => {
   await withEngine({ graphs: { counting } }, async ({ app, client: inner }) => {
-    const first = await serveApi(app, { port: 0 });
+    const first = await serveApi(app, { port: await quietPort() });
     const { thread_id } = await inner.threads.create();
     const key = randomUUID();
     const client = new Client({ apiUrl: first.url });

@@ -8,6 +8,7 @@ import { Client } from "@langchain/langgraph-sdk";
 import { expect, test } from "vitest";
 import { startEmbeddedPostgres } from "../../src/db/embedded/server.js";
 import { createLog } from "../../src/observe/log.js";
+import { quietPort } from "../helpers/ports.js";
 import { runProcess, startProcess } from "../helpers/processes.js";
 import { until } from "../helpers/wait.js";
 
@@ -16,7 +17,8 @@ const OUTAGE_MS = 10_000;
 
 test("Postgres is away for 10 s under five active runs: the same processes finish all five", async () => {
   const folder = mkdtempSync(join(tmpdir(), "perdure-outage-"));
-  const server = { dataDir: join(folder, "postgres"), log: createLog("silent") };
+  // The processes know its address: nobody may have the port while it is away.
+  const server = { dataDir: join(folder, "postgres"), port: await quietPort(), log: createLog("silent") };
   let postgres = await startEmbeddedPostgres(server);
   const env = {
     DATABASE_URL: postgres.url,

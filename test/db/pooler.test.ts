@@ -12,6 +12,7 @@ import { checkSchema, migrate } from "../../src/db/migrate.js";
 import { openDb } from "../../src/db/pool.js";
 import { createLog } from "../../src/observe/log.js";
 import { createEmptyDatabase, type TestDatabase } from "../helpers/database.js";
+import { quietPort } from "../helpers/ports.js";
 import { testClock } from "../helpers/stream.js";
 import { until } from "../helpers/wait.js";
 
@@ -99,7 +100,7 @@ async function startPooler(url: string, setting: string): Promise<{ url: string;
   const { hostname, port, username, password } = new URL(url);
   const home = mkdtempSync(path.join(os.tmpdir(), "perdure-pgbouncer-"));
   const config = path.join(home, "pgbouncer.ini");
-  const listenPort = await freePort();
+  const listenPort = await quietPort();
   const login = `user=${username}${password && ` password=${password}`}`;
   writeFileSync(
     config,
@@ -129,15 +130,6 @@ ${setting}
       rmSync(home, { recursive: true, force: true });
     },
   };
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as net.AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 function canConnect(port: number): Promise<boolean> {

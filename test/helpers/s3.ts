@@ -3,12 +3,12 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, openSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { randomUUID } from "node:crypto";
+import { quietPort } from "./ports.js";
 
 export type S3Server = Readonly<{
   endpoint: string;
@@ -71,7 +71,7 @@ async function startGateway(): Promise<RunningS3> {
     await rm(dir, { recursive: true, force: true });
   };
   try {
-    const [port, monPort] = [await freePort(), await freePort()];
+    const [port, monPort] = [await quietPort(), await quietPort()];
     const conf = path.join(dir, "ceph.conf");
     for (const name of ["mon", "osd", "log", "run"]) await mkdir(path.join(dir, name));
     const fsid = randomUUID();
@@ -199,13 +199,4 @@ async function until(what: string, ready: () => Promise<boolean>): Promise<void>
     await sleep(100);
   }
   throw new Error(`waited in vain until ${what}`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no free port");
-  return address.port;
 }
