@@ -84,8 +84,8 @@ function follow(child: ChildProcess, name: string): TestProcess {
       ended = true;
       const settle = (): void => resolve({ code, signal });
       child.on("close", settle);
-      // What it started may outlive it and hold its streams open.
-      setTimeout(settle, 500).unref();
+      // What it started may outlive it and hold its streams open. After a timer what was written is read first.
+      setTimeout(() => setImmediate(settle), 500).unref();
     });
   });
   const signal = (signal: NodeJS.Signals): void => void child.kill(signal);
