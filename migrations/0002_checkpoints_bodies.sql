@@ -64,6 +64,7 @@ create table checkpoints (
   channels text[],
   versions text[],
   head bytea,
+  -- Beside a head: it was put again after its move. Of the record count its writes, and values that are nowhere else.
   pack_id uuid,
   block int,
   -- Not null: it was pruned, and only these channels of it are kept, for the descendants that are rebuilt from them.
@@ -71,12 +72,12 @@ create table checkpoints (
   created_at timestamptz not null default now(),
   primary key (tenant_id, thread_id, ns, checkpoint_id),
   foreign key (tenant_id, pack_id) references packs,
-  constraint checkpoints_here_or_moved check ((head is null) = (pack_id is not null))
+  constraint checkpoints_here_or_moved check (head is not null or (pack_id is not null and block is not null))
 );
 create index checkpoints_newest on checkpoints (tenant_id, thread_id, ns, seq desc);
 create index checkpoints_run on checkpoints (tenant_id, run_id, seq desc) where run_id is not null;
 create index checkpoints_pack on checkpoints (tenant_id, pack_id) where pack_id is not null;
-create index checkpoints_unmoved on checkpoints (tenant_id, thread_id) where pack_id is null;
+create index checkpoints_unmoved on checkpoints (tenant_id, thread_id) where head is not null;
 
 -- A version is unique per write, so that two branches never share a row. No data: the channel is empty.
 create table channel_versions (

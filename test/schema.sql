@@ -95,13 +95,13 @@ table checkpoints
   block integer
   delta_channels text[]
   created_at timestamp with time zone not null default now()
-  constraint checkpoints_here_or_moved CHECK (((head IS NULL) = (pack_id IS NOT NULL)))
+  constraint checkpoints_here_or_moved CHECK (((head IS NOT NULL) OR ((pack_id IS NOT NULL) AND (block IS NOT NULL))))
   constraint checkpoints_pkey PRIMARY KEY (tenant_id, thread_id, ns, checkpoint_id)
   constraint checkpoints_tenant_id_pack_id_fkey FOREIGN KEY (tenant_id, pack_id) REFERENCES packs(tenant_id, pack_id)
   CREATE INDEX checkpoints_newest ON perdure.checkpoints USING btree (tenant_id, thread_id, ns, seq DESC)
   CREATE INDEX checkpoints_pack ON perdure.checkpoints USING btree (tenant_id, pack_id) WHERE (pack_id IS NOT NULL)
   CREATE INDEX checkpoints_run ON perdure.checkpoints USING btree (tenant_id, run_id, seq DESC) WHERE (run_id IS NOT NULL)
-  CREATE INDEX checkpoints_unmoved ON perdure.checkpoints USING btree (tenant_id, thread_id) WHERE (pack_id IS NULL)
+  CREATE INDEX checkpoints_unmoved ON perdure.checkpoints USING btree (tenant_id, thread_id) WHERE (head IS NOT NULL)
 
 table claim_cursor with (fillfactor=10)
   priority smallint not null

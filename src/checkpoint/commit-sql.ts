@@ -3,6 +3,7 @@
 // They expect a CTE `f(tenant_id, thread_id, run_id, attempt)` of the fenced runs; rows of other runs are not written.
 // They leave out a run as a whole when a large body of it was swept before its commit (its pack is doomed), so that
 // nothing is stored that names it: `CHECKPOINT_RESULT` counts those per row of `fence(run_id)`, and the run must fail.
+// A checkpoint that was moved and is put again keeps its place in the pack: the writes in its record are nowhere else.
 // Every insert may be repeated, and rows go in in the order of their keys, so that two workers can't deadlock.
 import { byteArray } from "../db/byte-array.js";
 import type { BodyNode, CheckpointOp, CheckpointRow, ObjectRow, ValueRow, WriteRow } from "./ops.js";
@@ -124,7 +125,7 @@ object_rows as (
   on conflict (tenant_id, thread_id, ns, checkpoint_id) do update
   set parent_id = excluded.parent_id, run_id = excluded.run_id, attempt = excluded.attempt, step = excluded.step,
     source = excluded.source, metadata = excluded.metadata, channels = excluded.channels,
-    versions = excluded.versions, head = excluded.head, pack_id = null, block = null
+    versions = excluded.versions, head = excluded.head
 )`;
 }
 

@@ -49,7 +49,12 @@ export type UnmovedCheckpoint = Readonly<{
   versions: readonly string[];
   head: Buffer;
   rowVersion: string;
+  /** It was moved before, and put again since: the writes in its record belong to it still. */
+  moved: RecordPlace | null;
 }>;
+
+/** Where the record of a moved checkpoint is. */
+export type RecordPlace = Readonly<{ block: number; pack: PackAddress }>;
 
 /** Checkpoints whose content is in Postgres, in the order they were put; without the newest of each ns if `keepNewest`. */
 export async function unmovedCheckpoints(
@@ -57,10 +62,12 @@ export async function unmovedCheckpoints(
   key: ThreadKey,
   page: Readonly<{ afterSeq: number; limit: number; keepNewest: boolean }>,
 ): Promise<UnmovedCheckpoint[]> {
-  const { rows } = await sql.query<UnmovedCheckpoint>(
-    `select c.seq, c.ns, c.checkpoint_id as "checkpointId", c.channels, c.versions, c.head, c.xmin::text as "rowVersion"
+  const { rows } = await sql.query<Omit<UnmovedCheckpoint, "moved"> & PlaceRow>(
+    `select c.seq, c.ns, c.checkpoint_id as "checkpointId", c.channels, c.versions, c.head, c.xmin::text as "rowVersion",
+      c.block, p.pack_id as "packId", p.key, p.block_offsets as offsets, p.block_hashes as hashes
     from checkpoints c
-    where c.tenant_id = $1 and c.thread_id = $2 and c.pack_id is null and c.seq > $3
+    left join packs p on p.tenant_id = c.tenant_id and p.pack_id = c.pack_id
+    where c.tenant_id = $1 and c.thread_id = $2 and c.head is not null and c.seq > $3
       and not ($5 and c.seq = (
         select max(n.seq) from checkpoints n where n.tenant_id = $1 and n.thread_id = $2 and n.ns = c.ns
       ))
@@ -68,7 +75,10 @@ export async function unmovedCheckpoints(
     limit $4`,
     [key.tenantId, key.threadId, page.afterSeq, page.limit, page.keepNewest],
   );
-  return rows;
+  return rows.map(({ packId, key: packKey, offsets, hashes, block, ...rest }) => ({
+    ...rest,
+    moved: packId === null ? null : { block, pack: { packId, key: packKey, offsets, hashes } },
+  }));
 }
 
 export type StoredValue = Readonly<{ ns: string; channel: string; version: string; data: Buffer }>;
@@ -112,7 +122,7 @@ export async function writesOf(
   return rows;
 }
 
-export type LateCheckpoint = CheckpointKey & Readonly<{ rowVersion: string; block: number; pack: PackAddress }>;
+export type LateCheckpoint = CheckpointKey & Readonly<{ rowVersion: string; moved: RecordPlace }>;
 
 /** Moved checkpoints that got writes since: their records must be written again. */
 export async function checkpointsWithLateWrites(
@@ -120,12 +130,12 @@ export async function checkpointsWithLateWrites(
   key: ThreadKey,
   page: Readonly<{ limit: number; keepNewest: boolean }>,
 ): Promise<LateCheckpoint[]> {
-  const { rows } = await sql.query<Omit<LateCheckpoint, "pack"> & PackRow>(
+  const { rows } = await sql.query<Omit<LateCheckpoint, "moved"> & PackRow & Readonly<{ block: number }>>(
     `select c.ns, c.checkpoint_id as "checkpointId", c.xmin::text as "rowVersion", c.block,
       p.pack_id as "packId", p.key, p.block_offsets as offsets, p.block_hashes as hashes
     from checkpoints c
     join packs p on p.tenant_id = c.tenant_id and p.pack_id = c.pack_id
-    where c.tenant_id = $1 and c.thread_id = $2
+    where c.tenant_id = $1 and c.thread_id = $2 and c.head is null
       and exists (
         select 1
         from checkpoint_writes w
@@ -138,12 +148,13 @@ export async function checkpointsWithLateWrites(
     limit $3`,
     [key.tenantId, key.threadId, page.limit, page.keepNewest],
   );
-  return rows.map(({ packId, key: packKey, offsets, hashes, ...rest }) => ({
+  return rows.map(({ packId, key: packKey, offsets, hashes, block, ...rest }) => ({
     ...rest,
-    pack: { packId, key: packKey, offsets, hashes },
+    moved: { block, pack: { packId, key: packKey, offsets, hashes } },
   }));
 }
 
+type PlaceRow = (PackRow & Readonly<{ block: number }>) | Readonly<Record<keyof PackRow | "block", null>>;
 type PackRow = Readonly<{ packId: string; key: string; offsets: number[]; hashes: Buffer[] }>;
 
 /** Where a stored pack is. */
@@ -237,7 +248,7 @@ export async function deleteUnnamedValues(sql: Sql, key: ThreadKey): Promise<num
       select distinct c.ns, u.channel, u.version
       from checkpoints c
       cross join lateral unnest(c.channels, c.versions) u(channel, version)
-      where c.tenant_id = $1 and c.thread_id = $2 and c.pack_id is null
+      where c.tenant_id = $1 and c.thread_id = $2 and c.head is not null
     )
     delete from channel_versions v
     where v.tenant_id = $1 and v.thread_id = $2

@@ -3,8 +3,15 @@
 import { EngineError } from "../core/errors.js";
 import type { BodyReader } from "./body-reader.js";
 import { referencesIn } from "./codec/format.js";
-import { inOrder, mergeWrites } from "./merge-writes.js";
-import { type CheckpointRecord, checkpointRecordKey, type PackBlock, type PackReader } from "./pack-types.js";
+import { mergeWrites } from "./merge-writes.js";
+import {
+  type CheckpointRecord,
+  checkpointRecordKey,
+  type PackBlock,
+  type PackReader,
+  recordedValue,
+  recordedWrite,
+} from "./pack-types.js";
 import { checkpointKey, type Snapshot, type StoredCheckpoint, valueKey } from "./queries.js";
 
 export type OpenWrite = Readonly<{ taskId: string; idx: number; taskPath: string; channel: string; text: string }>;
@@ -48,7 +55,11 @@ export async function openTexts(snapshot: Snapshot, packs: PackReader): Promise<
   const records = await readRecords(snapshot, packs);
   return snapshot.checkpoints.map((row) => {
     const record = records.get(row);
-    return record === undefined ? openHere(snapshot, row) : openMoved(snapshot, row, record);
+    const content =
+      row.here === null && record !== undefined ? contentMoved(record) : contentHere(snapshot, row, record);
+    const { threadId, ns, checkpointId, parentId, seq } = row;
+    const writes = mergeWrites(record?.writes.map(recordedWrite) ?? [], writesHere(snapshot, row));
+    return { threadId, ns, checkpointId, parentId, seq, ...content, writes };
   });
 }
 
@@ -83,43 +94,34 @@ async function readRecords(
   return records;
 }
 
-function openHere(snapshot: Snapshot, row: StoredCheckpoint): OpenCheckpoint {
-  const { threadId, ns, checkpointId, parentId, seq, here } = row;
+type Content = Pick<OpenCheckpoint, "head" | "channels">;
+
+/** `record`: of a checkpoint that was put again, maybe by somebody who took its unchanged values for stored. */
+function contentHere(
+  { values }: Snapshot,
+  { threadId, ns, here }: StoredCheckpoint,
+  record?: CheckpointRecord,
+): Content {
   const { channels = [], versions = [], head } = here ?? {};
   return {
-    ...{ threadId, ns, checkpointId, parentId, seq },
     head: head?.toString("utf8") ?? "",
     channels: channels.map((channel, i) => {
       const version = versions[i] ?? "";
-      return {
-        channel,
-        version,
-        text: snapshot.values.get(valueKey(threadId, ns, channel, version))?.toString("utf8"),
-      };
+      const text = values.get(valueKey(threadId, ns, channel, version))?.toString("utf8");
+      return { channel, version, text: text ?? (record && recordedValue(record, channel, version)) };
     }),
-    writes: inOrder(writesHere(snapshot, row)),
   };
 }
 
-function openMoved(snapshot: Snapshot, row: StoredCheckpoint, record: CheckpointRecord): OpenCheckpoint {
-  const { threadId, ns, checkpointId, parentId, seq } = row;
+function contentMoved(record: CheckpointRecord): Content {
   const texts = new Map(record.values);
-  const moved = record.writes.map(([taskId, idx, taskPath, channel, text]) => ({
-    taskId,
-    idx,
-    taskPath,
-    channel,
-    text,
-  }));
   return {
-    ...{ threadId, ns, checkpointId, parentId, seq },
     head: JSON.stringify(record.head),
     channels: record.channels.map((channel, i) => ({
       channel,
       version: record.versions[i] ?? "",
       text: texts.get(i),
     })),
-    writes: mergeWrites(moved, writesHere(snapshot, row)),
   };
 }
 

@@ -15,6 +15,17 @@ export type CheckpointRecord = Readonly<{
   writes: readonly (readonly [taskId: string, idx: number, taskPath: string, channel: string, data: string])[];
 }>;
 
+/** A write of a record by names. */
+export function recordedWrite([taskId, idx, taskPath, channel, text]: CheckpointRecord["writes"][number]) {
+  return { taskId, idx, taskPath, channel, text };
+}
+
+/** The text of a channel in a record, if it has that version of it. */
+export function recordedValue(record: CheckpointRecord, channel: string, version: string): string | undefined {
+  const at = record.channels.indexOf(channel);
+  return record.versions[at] === version ? record.values.find(([index]) => index === at)?.[1] : undefined;
+}
+
 /** The content of a run that left Postgres: its request, its error, what it streamed. */
 export type RunRecord = Readonly<{
   /** 1: request, error and the data of events are kept as state values are, and may name bodies of the thread. */

@@ -9,8 +9,9 @@ export type StoredCheckpoint = Readonly<{
   checkpointId: string;
   parentId: string | null;
   seq: number;
-  /** Null when the checkpoint was moved: then `place` says where to. */
+  /** Null when the checkpoint was moved. */
   here: Readonly<{ channels: readonly string[]; versions: readonly string[]; head: Buffer }> | null;
+  /** Where its record is. With `here` it was put again since: then its writes count still, and values that aren't here. */
   place: Readonly<{ packId: string; block: number }> | null;
 }>;
 
@@ -380,9 +381,7 @@ function snapshotOf({ rows }: Readonly<{ rows: readonly AnyRow[] }>): Snapshot {
 function checkpointOf(row: AnyRow): StoredCheckpoint {
   const { thread: threadId, ns, id: checkpointId, a, b, number: seq, small, texts, texts2, data } = row;
   const parentId = (a as string | null) ?? null;
-  const common = { threadId, ns, checkpointId, parentId, seq };
-  // The check constraint: either the head is here, or the pack is named.
-  return (data as Buffer | null) === null
-    ? { ...common, here: null, place: { packId: b, block: small } }
-    : { ...common, here: { channels: texts, versions: texts2, head: data }, place: null };
+  const place = (b as string | null) === null ? null : { packId: b, block: small };
+  const here = (data as Buffer | null) === null ? null : { channels: texts, versions: texts2, head: data };
+  return { threadId, ns, checkpointId, parentId, seq, here, place };
 }

@@ -22,11 +22,11 @@ export async function runSpan(
 ): Promise<RunSpan | undefined> {
   const { rows } = await sql.query<SpanRow>(
     `select newest.checkpoint_id as "checkpointId", newest.seq, p.key as "packKey", base.checkpoint_id as "baseId", base.seq as "baseSeq",
-      base.run_id as "baseRunId", base.pack_id is not null as "baseMoved"
+      base.run_id as "baseRunId", base.head is null as "baseMoved"
     from (
       select c.checkpoint_id, c.seq, c.pack_id
       from checkpoints c
-      where c.tenant_id = $1 and c.thread_id = $2 and c.run_id = $3 and c.ns = '' and (not $4 or c.pack_id is not null)
+      where c.tenant_id = $1 and c.thread_id = $2 and c.run_id = $3 and c.ns = '' and (not $4 or c.head is null)
       order by c.seq desc
       limit 1
     ) newest

@@ -102,11 +102,13 @@ export class Saver extends BaseCheckpointSaver<string> {
     const { threadId, ns, checkpointId: parentId } = address;
     await this.send(threadId, (session) => {
       const place = `${threadId}\0${ns}`;
-      // Rows of a checkpoint that this instance didn't put may have been moved to a pack meanwhile, and a copy of a
-      // checkpoint stands under the copied one's parent, or under none.
+      // Rows of a checkpoint that this instance didn't put, or of the one it puts again, may have been moved to a pack
+      // meanwhile; and a copy of a checkpoint stands under the copied one's parent, or under none.
       const isCopy = metadata.source === "fork";
-      const allValues = isCopy || (parentId !== null && parentId !== this.lastPut.get(place)?.tuple.checkpoint.id);
-      this.lastPut.set(place, { tuple: tupleOfPut(address, checkpoint, metadata), hasWrites: false });
+      const last = this.lastPut.get(place);
+      const allValues = isCopy || parentId !== last?.tuple.checkpoint.id;
+      const hasWrites = last?.tuple.checkpoint.id === checkpoint.id && last.hasWrites;
+      this.lastPut.set(place, { tuple: tupleOfPut(address, checkpoint, metadata), hasWrites });
       const runId = this.options.runId ?? null;
       return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
     });

@@ -4,8 +4,8 @@ import type { Deps } from "../core/deps.js";
 import { isEngineError } from "../core/errors.js";
 import {
   checkpointsWithLateWrites,
-  type LateCheckpoint,
   type PlacedCheckpoint,
+  type RecordPlace,
   type StoredWrite,
   stagedNodes,
   type ThreadKey,
@@ -14,10 +14,16 @@ import {
   valuesAt,
   writesOf,
 } from "../checkpoint/move-queries.js";
-import { inOrder, mergeWrites } from "../checkpoint/merge-writes.js";
+import { mergeWrites } from "../checkpoint/merge-writes.js";
 import { inlineMessages } from "../checkpoint/message-facts.js";
 import { createPackWriter, type PackFile } from "../checkpoint/pack.js";
-import { type CheckpointRecord, checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
+import {
+  type CheckpointRecord,
+  checkpointRecordKey,
+  type PackReader,
+  recordedValue,
+  recordedWrite,
+} from "../checkpoint/pack-types.js";
 import type { PlacedRun } from "../runs/content.js";
 import { addBodies, gatherRuns, type GatheringRuns } from "./gather-runs.js";
 
@@ -95,20 +101,26 @@ async function gatherCheckpoints(into: Gathering): Promise<void> {
     const writes = groupWrites(await writesOf(into.deps.db, into.key, page));
     for (const checkpoint of page) {
       if (into.bytesLeft <= 0) return;
-      const { ns, checkpointId, channels, versions } = checkpoint;
-      const own = writes.get(checkpointRecordKey(ns, checkpointId)) ?? [];
+      const { ns, checkpointId, channels, versions, moved } = checkpoint;
+      afterSeq = checkpoint.seq;
+      const recordKey = checkpointRecordKey(ns, checkpointId);
+      const before = moved && (await into.readable(() => recordOf(into.options.packs, moved, recordKey)));
+      if (before === undefined) continue;
+      const own = writes.get(recordKey) ?? [];
       const record: CheckpointRecord = {
         head: null,
         channels,
         versions,
         values: channels.flatMap((channel, i) => {
-          const text = values.get(valueKey(ns, channel, versions[i] ?? ""));
+          const version = versions[i] ?? "";
+          const text =
+            values.get(valueKey(ns, channel, version)) ??
+            (before ? recordedValue(before, channel, version) : undefined);
           return text === undefined ? [] : [[i, text] as const];
         }),
-        writes: inOrder(own.map(writeText)).map(toTuple),
+        writes: mergeWrites(before?.writes.map(recordedWrite) ?? [], own.map(writeText)).map(toTuple),
       };
       await addCheckpoint(into, checkpoint, checkpoint.head.toString("utf8"), record, own);
-      afterSeq = checkpoint.seq;
     }
     if (page.length < PAGE) return;
   }
@@ -138,30 +150,23 @@ async function gatherLateWrites(into: Gathering): Promise<void> {
   for (const checkpoint of late) {
     const recordKey = checkpointRecordKey(checkpoint.ns, checkpoint.checkpointId);
     const added = writes.get(recordKey) ?? [];
-    const record = await into.readable(() => recordOf(packs, checkpoint, recordKey));
+    const record = await into.readable(() => recordOf(packs, checkpoint.moved, recordKey));
     if (record === undefined || added.length === 0) continue;
-    const merged = mergeWrites(record.writes.map(fromTuple), added.map(writeText)).map(toTuple);
+    const merged = mergeWrites(record.writes.map(recordedWrite), added.map(writeText)).map(toTuple);
     await addCheckpoint(into, checkpoint, JSON.stringify(record.head), { ...record, writes: merged }, added);
   }
 }
 
-async function recordOf(packs: PackReader, checkpoint: LateCheckpoint, recordKey: string): Promise<CheckpointRecord> {
-  const blocks = await packs.readBlocks(checkpoint.pack, [checkpoint.block]);
-  const record = blocks.get(checkpoint.block)?.checkpoints.get(recordKey);
-  if (record === undefined) throw new Error(`pack ${checkpoint.pack.packId} lacks the record of a checkpoint`);
+async function recordOf(packs: PackReader, { pack, block }: RecordPlace, recordKey: string): Promise<CheckpointRecord> {
+  const record = (await packs.readBlocks(pack, [block])).get(block)?.checkpoints.get(recordKey);
+  if (record === undefined) throw new Error(`pack ${pack.packId} lacks the record of a checkpoint`);
   return record;
 }
 
 const writeText = ({ data, ...write }: StoredWrite) => ({ ...write, text: data.toString("utf8") });
 
-type WriteText = Pick<ReturnType<typeof writeText>, "taskId" | "idx" | "taskPath" | "channel" | "text">;
-
-function toTuple({ taskId, idx, taskPath, channel, text }: WriteText): CheckpointRecord["writes"][number] {
-  return [taskId, idx, taskPath, channel, text];
-}
-
-function fromTuple([taskId, idx, taskPath, channel, text]: CheckpointRecord["writes"][number]): WriteText {
-  return { taskId, idx, taskPath, channel, text };
+function toTuple(write: ReturnType<typeof recordedWrite>): CheckpointRecord["writes"][number] {
+  return [write.taskId, write.idx, write.taskPath, write.channel, write.text];
 }
 
 async function addCheckpoint(

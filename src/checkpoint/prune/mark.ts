@@ -1,14 +1,13 @@
 // What stays needs: ancestors from which delta channels are rebuilt, and every body that states and runs name, directly or not.
 // Reads packs, so it belongs outside of any transaction; what it finds holds as long as no run works on the thread and no
 // run's content is moved.
-import type { BodyStore, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { findPacks } from "../body-queries.js";
 import { referencesIn, referencesOfNode } from "../codec/format.js";
-import type { ThreadKey } from "../move-queries.js";
-import { checkpointRecordKey, type PackBlock, type PackedNode, type PackReader } from "../pack-types.js";
+import type { PackedNode } from "../pack-types.js";
+import { type OpenTexts, openStates, type Places, type Reading, readPlaces } from "./open-states.js";
 import type { StateNode } from "./plan.js";
-import { bodyPlaces, type StoredTexts, storedTexts } from "./read-queries.js";
+import { bodyPlaces } from "./read-queries.js";
 
 export type Marked = Readonly<{
   /** Pruned states that stay for some channels of their descendants, by checkpoint id. */
@@ -16,8 +15,6 @@ export type Marked = Readonly<{
   /** Keys of the bodies that are reached. */
   live: ReadonlySet<string>;
 }>;
-
-type Reading = Readonly<{ sql: Sql; bodies: BodyStore; key: ThreadKey; packs: PackReader }>;
 
 /** Where the content of a run is that left Postgres. */
 export type RunPlace = Readonly<{ runId: string; packId: string; block: number }>;
@@ -121,40 +118,6 @@ function missingDeltas(node: StateNode, texts: OpenTexts): Set<string> {
   return new Set(texts.version < 4 ? [...missing, OLD_SENDS] : missing);
 }
 
-type OpenTexts = Pick<StoredTexts, "checkpointId" | "channels" | "values" | "writes"> &
-  Readonly<{ /** LangGraph's, of the checkpoint's form. */ version: number }>;
-
-/** The texts of these checkpoints from wherever they are. */
-async function openStates(reading: Reading, nodes: readonly StateNode[]): Promise<OpenTexts[]> {
-  const read = async () => openStored(reading, await storedTexts(reading.sql, reading.key, nodes));
-  // Moved or packed anew between the statement and the read: look once more.
-  return read().catch((error: unknown) => (isEngineError(error, "body_missing") ? read() : Promise.reject(error)));
-}
-
-async function openStored(reading: Reading, stored: readonly StoredTexts[]): Promise<OpenTexts[]> {
-  const blocks = await readPlaces(
-    reading,
-    stored.flatMap(({ place }) => place ?? []),
-  );
-  return stored.map(({ ns, checkpointId, place, channels, head, values, writes }) => {
-    if (place === null) {
-      return { checkpointId, channels, values, writes, version: versionOf(JSON.parse(head?.toString("utf8") ?? "{}")) };
-    }
-    const block = blocks.get(`${place.packId} ${place.block}`);
-    const record = block?.checkpoints.get(checkpointRecordKey(ns, checkpointId));
-    if (record === undefined) {
-      throw new EngineError("body_missing", `Checkpoint ${checkpointId} isn't in block ${place.block} of its pack`);
-    }
-    return {
-      checkpointId,
-      channels: record.channels,
-      values: record.values.map(([at, text]) => ({ channel: record.channels[at] ?? "", text })),
-      writes: [...writes, ...record.writes.map(([, , , channel, text]) => ({ channel, text }))],
-      version: versionOf(record.head),
-    };
-  });
-}
-
 /** What the content of a run names: a record of before there were bodies in them names nothing. */
 async function addRunReferences(reading: Reading, run: RunPlace, live: Set<string>): Promise<void> {
   for (let block = run.block, more = true; more; block++) {
@@ -168,26 +131,6 @@ async function addRunReferences(reading: Reading, run: RunPlace, live: Set<strin
     }
     more = record.more ?? false;
   }
-}
-
-function versionOf(head: unknown): number {
-  const { v } = (head as { checkpoint?: { v?: unknown } }).checkpoint ?? {};
-  return typeof v === "number" ? v : 4;
-}
-
-type Places = readonly Readonly<{ packId: string; block: number }>[];
-
-/** The blocks of packs at these places, by pack id and number. */
-async function readPlaces({ sql, key, packs }: Reading, places: Places): Promise<Map<string, PackBlock>> {
-  const byPack = new Map<string, Set<number>>();
-  for (const { packId, block } of places) byPack.set(packId, (byPack.get(packId) ?? new Set()).add(block));
-  const found = new Map<string, PackBlock>();
-  for (const { kind, address } of await findPacks(sql, key.tenantId, [...byPack.keys()])) {
-    if (kind !== "pack") continue;
-    const blocks = await packs.readBlocks(address, [...(byPack.get(address.packId) ?? [])]);
-    for (const [number, block] of blocks) found.set(`${address.packId} ${number}`, block);
-  }
-  return found;
 }
 
 function addReferences(live: Set<string>, texts: OpenTexts, only: ReadonlySet<string> | null): void {

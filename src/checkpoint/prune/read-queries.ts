@@ -62,11 +62,12 @@ export async function threadsBeyond(
 
 export type CheckpointKey = Readonly<{ ns: string; checkpointId: string }>;
 
-/** A checkpoint as it is stored: in Postgres, or as a record in a pack (then its texts here are writes that came later). */
+/** A checkpoint as it is stored: in Postgres (`head`), as a record in a pack (`place`), or as both (`StoredCheckpoint` says why). */
 export type StoredTexts = CheckpointKey &
   Readonly<{
     place: Readonly<{ packId: string; block: number }> | null;
     channels: readonly string[];
+    versions: readonly string[];
     head: Buffer | null;
     /** Values at their channel. */
     values: readonly Readonly<{ channel: string; text: string }>[];
@@ -86,18 +87,18 @@ export async function storedTexts(
       where c.tenant_id = $1 and c.thread_id = $2
         and (c.ns, c.checkpoint_id) in (select * from unnest($3::text[], $4::uuid[]))
     )
-    select 'checkpoint' as what, cp.ns, cp.checkpoint_id as id, cp.channels, cp.head as data, null as channel,
+    select 'checkpoint' as what, cp.ns, cp.checkpoint_id as id, cp.channels, cp.versions, cp.head as data, null as channel,
       cp.pack_id as "packId", cp.block
     from cp
     union all
-    select 'value', cp.ns, cp.checkpoint_id, null, v.data, v.channel, null, null
+    select 'value', cp.ns, cp.checkpoint_id, null, null, v.data, v.channel, null, null
     from cp
     cross join lateral unnest(cp.channels, cp.versions) u(channel, version)
     join channel_versions v on v.tenant_id = $1 and v.thread_id = $2 and v.ns = cp.ns and v.channel = u.channel
       and v.version = u.version
     where v.data is not null
     union all
-    select 'write', cp.ns, cp.checkpoint_id, null, w.data, w.channel, null, null
+    select 'write', cp.ns, cp.checkpoint_id, null, null, w.data, w.channel, null, null
     from cp
     join checkpoint_writes w on w.tenant_id = $1 and w.thread_id = $2 and w.ns = cp.ns
       and w.checkpoint_id = cp.checkpoint_id`,
@@ -111,6 +112,7 @@ type TextRow = Readonly<{
   ns: string;
   id: string;
   channels: string[] | null;
+  versions: string[] | null;
   data: Buffer | null;
   channel: string | null;
   packId: string | null;
@@ -138,6 +140,7 @@ function textsOf(rows: readonly TextRow[]): StoredTexts[] {
       checkpointId: row.id,
       place: row.packId === null || row.block === null ? null : { packId: row.packId, block: row.block },
       channels: row.channels ?? [],
+      versions: row.versions ?? [],
       head: row.data,
       values: values(row),
       writes: writes(row),

@@ -45,10 +45,10 @@ export async function pruneToChannels(sql: Sql, key: ThreadKey, supports: readon
     ), pruned as (
       update checkpoints c
       set delta_channels = w.kept,
-        channels = case when c.pack_id is null then
+        channels = case when c.head is not null then
           array(select u.channel from unnest(c.channels, c.versions) with ordinality u(channel, version, position)
             where u.channel = any (w.kept) order by u.position) end,
-        versions = case when c.pack_id is null then
+        versions = case when c.head is not null then
           array(select u.version from unnest(c.channels, c.versions) with ordinality u(channel, version, position)
             where u.channel = any (w.kept) order by u.position) end
       from wanted w
@@ -95,7 +95,7 @@ export async function deleteUnneededValues(sql: Sql, key: ThreadKey): Promise<Go
       select distinct c.ns, u.channel, u.version
       from checkpoints c
       cross join lateral unnest(c.channels, c.versions) u(channel, version)
-      where c.tenant_id = $1 and c.thread_id = $2 and c.pack_id is null
+      where c.tenant_id = $1 and c.thread_id = $2 and c.head is not null
     ), gone as (
       delete from channel_versions v
       where v.tenant_id = $1 and v.thread_id = $2
