@@ -88,7 +88,7 @@ export function build(spec: Spec): unknown {
       return items;
     }
     case "named":
-      return Object.assign(spec.items.map(build), { index: 3, $: "named" });
+      return withProto(Object.assign(spec.items.map(build), { index: 3, $: "named" }));
     case "set":
       return new Set(spec.items.map(build));
     case "object":
@@ -101,9 +101,9 @@ export function build(spec: Spec): unknown {
     case "map":
       return new Map(spec.entries.map(([key, value]) => [key, build(value)]));
     case "error":
-      return new ERRORS[spec.kind % ERRORS.length]!(spec.message, { cause: build(spec.cause) });
+      return withProto(new ERRORS[spec.kind % ERRORS.length]!(spec.message, { cause: build(spec.cause) }));
     case "send":
-      return new Send("node", build(spec.inner));
+      return sendOf(build(spec.inner));
     case "overwrite":
       return new Overwrite(build(spec.inner));
     case "snapshot":
@@ -115,6 +115,17 @@ export function build(spec: Spec): unknown {
     case "message":
       return buildMessage(spec);
   }
+}
+
+/** Its constructor takes a key `__proto__` for the prototype. */
+export function sendOf(args: unknown): Send {
+  return Object.assign(new Send("node", {}), { args });
+}
+
+/** With a property of this name of its own, as JSON.parse makes it. */
+function withProto<T extends object>(value: T): T {
+  const own = { value: { polluted: true }, writable: true, configurable: true, enumerable: true };
+  return Object.defineProperty(value, "__proto__", own);
 }
 
 export function buildMessage(spec: MessageSpec): BaseMessage {
@@ -154,7 +165,24 @@ function structuredCloneOf(value: unknown): unknown {
 }
 
 // Keys and texts that look like what the codec or LangChain writes.
-const KEYS = ["a", "b", "$", "h", "v", "lc", "type", "id", "kwargs", "constructor", "c", "n", "t", "toJSON", "é"];
+const KEYS = [
+  "a",
+  "b",
+  "__proto__",
+  "$",
+  "h",
+  "v",
+  "lc",
+  "type",
+  "id",
+  "kwargs",
+  "constructor",
+  "c",
+  "n",
+  "t",
+  "toJSON",
+  "é",
+];
 const TEXTS = [
   "",
   "x",
@@ -169,11 +197,7 @@ const TEXTS = [
   "\u2028",
 ];
 
-const short = fc.oneof(
-  fc.constantFrom(...TEXTS),
-  // As a key the constructors of Send and Command take it for the prototype.
-  fc.string({ maxLength: 12 }).filter((made) => made !== "__proto__"),
-);
+const short = fc.oneof(fc.constantFrom(...TEXTS), fc.string({ maxLength: 12 }));
 const text = fc.record({
   is: fc.constant("text" as const),
   unit: fc.constantFrom("x", "é", "\ud83d", "𝄞", "\u0000", '"', "word "),

@@ -2,7 +2,7 @@
 import type { BaseMessage } from "@langchain/core/messages";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { MARK } from "./format.js";
-import { type Form, JAVASCRIPT_FORMS } from "./forms.js";
+import { assignAll, type Form, JAVASCRIPT_FORMS } from "./forms.js";
 import { isMessage, LANGCHAIN_FORMS } from "./langchain-forms.js";
 
 export type Decoder = Readonly<{
@@ -200,5 +200,5 @@ function hasId(message: BaseMessage): boolean {
 }
 
 function readArrayWithNames(r: Reading, [items, names]: [unknown, unknown]): unknown {
-  return Object.assign(revive(r, items) as unknown[], revive(r, names));
+  return assignAll(revive(r, items) as unknown[], revive(r, names) as object);
 }

@@ -16,6 +16,19 @@ export class RawBytes {
   constructor(readonly bytes: Buffer) {}
 }
 
+/** As Object.assign, but a key `__proto__` is one like any other: JSON of a model may have it. */
+export function assignAll<T extends object>(target: T, source: object): T {
+  for (const [key, value] of Object.entries(source)) {
+    if (key === "__proto__") define(target, key, value, true);
+    else (target as Record<string, unknown>)[key] = value;
+  }
+  return target;
+}
+
+function define(target: object, key: string, value: unknown, enumerable: boolean): void {
+  Object.defineProperty(target, key, { value, writable: true, configurable: true, enumerable });
+}
+
 type Class<T> = Readonly<{ name: string; prototype: T }>;
 
 /** The casts of all forms: an instance found by its prototype, a payload that was written by the same form. */
@@ -132,27 +145,19 @@ type ErrorPayload = Readonly<{
 
 /** An error of a class that isn't JavaScript's own is kept as an Error with its name, message, stack, cause and fields. */
 function takeError(error: Error): ErrorPayload {
+  const values = error as unknown as Readonly<Record<string, unknown>>;
+  const shown = Object.fromEntries(Object.entries(error));
   // A DOMException has its message on the prototype.
-  const hidden: Record<string, unknown> = error.message === "" ? {} : { message: error.message };
-  const shown: Record<string, unknown> = {};
-  for (const key of Object.getOwnPropertyNames(error)) {
-    const value = (error as unknown as Record<string, unknown>)[key];
-    if (Object.prototype.propertyIsEnumerable.call(error, key)) shown[key] = value;
-    else hidden[key] = value;
-  }
-  if ("message" in shown) delete hidden["message"];
-  return { name: error.name, hidden, shown };
+  const message = error.message === "" || Object.hasOwn(shown, "message") ? [] : ["message"];
+  const hidden = [...message, ...Object.getOwnPropertyNames(error)].filter((key) => !Object.hasOwn(shown, key));
+  return { name: error.name, hidden: Object.fromEntries(hidden.map((key) => [key, values[key]])), shown };
 }
 
 function makeError<T extends Error>(error: T, { name, hidden, shown }: ErrorPayload): T {
   // The stack of the instance made just now is that of this decoder.
   for (const key of Object.getOwnPropertyNames(error)) Reflect.deleteProperty(error, key);
-  for (const [key, value] of Object.entries(hidden)) hide(error, key, value);
-  Object.assign(error, shown);
-  if (error.name !== name) hide(error, "name", name);
+  for (const [key, value] of Object.entries(hidden)) define(error, key, value, false);
+  assignAll(error, shown);
+  if (error.name !== name) define(error, "name", name, false);
   return error;
-}
-
-function hide(target: object, key: string, value: unknown): void {
-  Object.defineProperty(target, key, { value, writable: true, configurable: true, enumerable: false });
 }

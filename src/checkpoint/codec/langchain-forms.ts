@@ -19,7 +19,7 @@ import {
 } from "@langchain/core/messages";
 import { Command, Overwrite, Send } from "@langchain/langgraph";
 import { DeltaSnapshot } from "@langchain/langgraph-checkpoint";
-import { type Form, formOf } from "./forms.js";
+import { assignAll, type Form, formOf } from "./forms.js";
 
 type Fields = Record<string, unknown>;
 
@@ -65,7 +65,7 @@ export const LANGCHAIN_FORMS: readonly Form[] = [
   }),
   formOf<Document, Fields>(Document, {
     take: ({ id, ...fields }) => (id === undefined ? fields : { ...fields, id }),
-    make: (fields) => Object.assign(new Document({ pageContent: "" }), fields),
+    make: (fields) => assignAll(new Document({ pageContent: "" }), fields),
   }),
   // Not by the constructors of Send and Command: they make instances of plain data that looks like a Send.
   formOf<Send, Fields>(Send, {
@@ -110,13 +110,10 @@ function newMessage<T>(Kind: new (fields: Fields) => T): T {
 /** Its fields in one order, so that equal messages have equal texts whoever built them. */
 function takeMessage(message: BaseMessage): Fields {
   const fields = message as unknown as Fields;
-  const payload: Fields = {};
-  for (const key of Object.keys(fields).sort()) {
-    if (CONSTANT_FIELDS.has(key)) continue;
-    const value = fields[key];
-    const isDefault = key in EMPTY_FIELDS ? isEmpty(value) : value === undefined;
-    if (!isDefault) payload[key] = value;
-  }
+  const isKept = (key: string) =>
+    !CONSTANT_FIELDS.has(key) && !(Object.hasOwn(EMPTY_FIELDS, key) ? isEmpty(fields[key]) : fields[key] === undefined);
+  const keys = Object.keys(fields).filter(isKept).sort();
+  const payload: Fields = Object.fromEntries(keys.map((key) => [key, fields[key]]));
   const extra = Object.entries(message.lc_kwargs).filter(
     ([key, value]) => value !== undefined && !Object.hasOwn(fields, key),
   );
@@ -130,12 +127,10 @@ function makeMessage(message: BaseMessage, fieldsOfNew: readonly string[], paylo
   for (const key of fieldsOfNew) {
     if (!CONSTANT_FIELDS.has(key)) fields[key] = EMPTY_FIELDS[key]?.();
   }
-  Object.assign(fields, given);
-  const kwargs: Fields = {};
-  for (const key of Object.keys(fields)) {
-    if (!CONSTANT_FIELDS.has(key) && fields[key] !== undefined) kwargs[key] = fields[key];
-  }
-  message.lc_kwargs = Object.assign(kwargs, extra);
+  assignAll(fields, given);
+  const isKept = ([key, value]: [string, unknown]) => !CONSTANT_FIELDS.has(key) && value !== undefined;
+  const kwargs = Object.fromEntries(Object.entries(fields).filter(isKept));
+  message.lc_kwargs = assignAll(kwargs, extra ?? {});
   return message;
 }
 
