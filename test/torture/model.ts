@@ -10,6 +10,8 @@ export type Stored = {
   values: Readonly<Record<string, Spec | readonly Spec[]>>;
   versions: Readonly<Record<string, string>>;
   metadata: Readonly<Record<string, unknown>>;
+  /** Pruned: only its part of the delta channel is left, for those that are rebuilt from it. */
+  hidden?: true;
 };
 export type Written = Readonly<{ taskId: string; taskPath: string; idx: number; channel: string; value: Spec }>;
 
@@ -20,16 +22,26 @@ export type ListOptions = Readonly<{
   limit?: number;
 }>;
 
+/** The channel that is rebuilt from ancestors. */
+export const DELTA = "delta";
+
 /** One thread. */
 export class Model {
-  /** In the order in which they were first put. */
-  checkpoints: Stored[] = [];
+  /** In the order in which they were first put, hidden ones too. */
+  private all: Stored[] = [];
+  /** Since then a delta channel's history is only there for whoever is rebuilt from it. */
+  pruned = false;
   private writes = new Map<string, Map<string, Written>>();
 
   put(checkpoint: Stored): void {
-    const at = this.checkpoints.findIndex(({ ns, id }) => ns === checkpoint.ns && id === checkpoint.id);
-    if (at === -1) this.checkpoints.push(checkpoint);
-    else this.checkpoints[at] = checkpoint;
+    const at = this.all.findIndex(({ ns, id }) => ns === checkpoint.ns && id === checkpoint.id);
+    if (at === -1) this.all.push(checkpoint);
+    else this.all[at] = checkpoint;
+  }
+
+  /** In the order in which they were first put. */
+  get checkpoints(): readonly Stored[] {
+    return this.all.filter(({ hidden }) => hidden !== true);
   }
 
   putWrites(ns: string, id: string, taskId: string, taskPath: string, writes: readonly (readonly [string, Spec])[]) {
@@ -42,8 +54,61 @@ export class Model {
   }
 
   clear(): void {
-    this.checkpoints = [];
+    this.all = [];
     this.writes.clear();
+    this.pruned = false;
+  }
+
+  /**
+   * Keeps the newest states of each branch of the root graph, of a subgraph the newest of all, and of one with a history for the
+   * whole thread what was newest when a root state that stays was made, or when what that one edits or copies was made.
+   */
+  prune(keepLatest: number, thorough: boolean): void {
+    const visible = this.checkpoints;
+    const kept = new Set<Stored>();
+    const root = visible.filter(({ ns }) => ns === "");
+    for (const leaf of root.filter(({ id }) => !root.some(({ parentId }) => parentId === id))) {
+      let at: Stored | undefined = leaf;
+      for (let n = 0; n < keepLatest && at !== undefined; n++) {
+        kept.add(at);
+        at = root.find(({ id }) => id === at?.parentId);
+      }
+    }
+    const keptRoot = root.filter((state) => kept.has(state));
+    for (const ns of new Set(visible.map((state) => state.ns).filter((name) => name !== ""))) {
+      const states = visible.filter((state) => state.ns === ns);
+      const keep = (state: Stored | undefined) => state !== undefined && kept.add(state);
+      const before = (limit: Stored) => states.findLast((state) => this.all.indexOf(state) < this.all.indexOf(limit));
+      keep(states.at(-1));
+      if (ns.includes(":")) continue;
+      for (const state of keptRoot) {
+        keep(before(state));
+        const { parentId } = state;
+        if (state.metadata["source"] !== "fork" || parentId === null) continue;
+        const parent = this.all.find(({ id }) => id === parentId);
+        keep(parent ? before(parent) : states.findLast(({ id }) => id < parentId));
+      }
+    }
+    if (!thorough && kept.size === visible.length) return;
+    this.keepOnly(kept);
+  }
+
+  private keepOnly(kept: ReadonlySet<Stored>): void {
+    const needed = new Set<Stored>();
+    for (const state of kept) {
+      for (let at: Stored | undefined = state; at !== undefined && !Object.hasOwn(at.values, DELTA); ) {
+        at = this.parentOf(at);
+        if (at !== undefined && !kept.has(at)) needed.add(at);
+      }
+    }
+    this.all = this.all.flatMap((state): Stored[] => {
+      if (kept.has(state)) return [state];
+      const of = this.writes.get(`${state.ns} ${state.id}`) ?? new Map<string, Written>();
+      for (const [key, { channel }] of of) if (!needed.has(state) || channel !== DELTA) of.delete(key);
+      const values = Object.fromEntries(Object.entries(state.values).filter(([channel]) => channel === DELTA));
+      return needed.has(state) ? [{ ...state, values, hidden: true }] : [];
+    });
+    this.pruned = true;
   }
 
   get(ns: string, id?: string): Stored | undefined {
@@ -57,8 +122,9 @@ export class Model {
   }
 
   list({ ns, before, filter = {}, limit = Number.POSITIVE_INFINITY }: ListOptions): Stored[] {
-    const end = before === undefined ? this.checkpoints.length : this.checkpoints.findIndex(({ id }) => id === before);
-    return this.checkpoints
+    const { checkpoints } = this;
+    const end = before === undefined ? checkpoints.length : checkpoints.findIndex(({ id }) => id === before);
+    return checkpoints
       .slice(0, end)
       .reverse()
       .filter((one) => ns === undefined || one.ns === ns)
@@ -77,6 +143,6 @@ export class Model {
   }
 
   private parentOf({ ns, parentId }: Stored): Stored | undefined {
-    return parentId === null ? undefined : this.get(ns, parentId);
+    return this.all.find((one) => one.ns === ns && one.id === parentId);
   }
 }

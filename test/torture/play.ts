@@ -3,18 +3,19 @@ import { randomUUID } from "node:crypto";
 import { inspect, isDeepStrictEqual } from "node:util";
 import type { BaseMessage } from "@langchain/core/messages";
 import type { RunnableConfig } from "@langchain/core/runnables";
-import { Send } from "@langchain/langgraph";
 import { type CheckpointTuple, emptyCheckpoint, type PendingWrite } from "@langchain/langgraph-checkpoint";
 import { v6 as uuidv6 } from "uuid";
 import { eraseThreadObjects } from "../../src/bodies/erase.js";
 import type { BodyReader } from "../../src/checkpoint/body-reader.js";
 import { createSaver, type Saver } from "../../src/checkpoint/saver.js";
 import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
+import { pruneThread } from "../../src/engine/commands/prune-thread.js";
 import { moveThread } from "../../src/engine/move-thread.js";
+import { repackThread } from "../../src/engine/repack-thread.js";
 import { sweepOrphans } from "../../src/engine/sweep-orphans.js";
 import type { TestSavers } from "../helpers/savers.js";
-import { type ListOptions, Model, type Stored } from "./model.js";
-import { build, buildMessage, type MessageSpec, type Spec } from "./specs.js";
+import { DELTA, type ListOptions, Model, type Stored } from "./model.js";
+import { build, buildMessage, type MessageSpec, sendOf, type Spec } from "./specs.js";
 import type { Edit, Step } from "./steps.js";
 
 const NAMESPACES = ["", "sub", "node:7f1b|inner"] as const;
@@ -26,6 +27,7 @@ type Live = Readonly<{ of: Stored; messages: BaseMessage[] }>;
 
 export class Player {
   readonly threadId = randomUUID() as ThreadId;
+  private readonly key = { tenantId: DEFAULT_TENANT, threadId: this.threadId };
   private readonly model = new Model();
   private saver: Saver | undefined;
   private live: Live | undefined;
@@ -40,7 +42,7 @@ export class Player {
       case "put":
         return this.put(step);
       case "again":
-        return this.putAgain(step.tag);
+        return this.putAgain(step);
       case "copy":
         return this.copy(step);
       case "write":
@@ -65,6 +67,8 @@ export class Player {
         return;
       case "move":
         return this.move(step);
+      case "prune":
+        return this.prune(step);
       case "sweep":
         await sweepOrphans(this.savers.deps, { graceMs: 3_600_000 });
         return;
@@ -76,7 +80,11 @@ export class Player {
   /** Everything that can be asked, of a process that has nothing in memory, before and after all was moved. */
   async check(): Promise<void> {
     for (const moved of [false, true]) {
-      if (moved) await this.move({ settled: true, small: false });
+      if (moved) {
+        await repackThread(this.savers.deps, this.key, { graceMs: 0 });
+        await this.move({ settled: true, small: false });
+        await sweepOrphans(this.savers.deps, { graceMs: 3_600_000 });
+      }
       const reader = this.reader(this.savers.newReader());
       await this.list(reader, {});
       for (const ns of NAMESPACES) await this.get(reader, ns);
@@ -152,19 +160,28 @@ export class Player {
       parentId: parent?.id ?? null,
       values,
       versions,
-      metadata: { source: "loop", step: this.model.checkpoints.length, parents: {}, tag: step.tag },
+      metadata: {
+        ...{ source: "loop", step: this.model.checkpoints.length, parents: {}, tag: step.tag },
+        counters_since_delta_snapshot: { [DELTA]: [1, 1] },
+      },
     };
     const live: Record<string, unknown> = { messages: messages.live };
-    if (sends.length > 0) live["__pregel_tasks"] = sends.map(() => new Send("node", { messages: messages.live }));
+    if (sends.length > 0) live["__pregel_tasks"] = sends.map(() => sendOf({ messages: messages.live }));
     await this.send(saver, stored, changed, live);
     this.live = { of: stored, messages: messages.live };
   }
 
-  /** LangGraph puts only its own newest checkpoint again: when a run with exit durability stops. */
-  private async putAgain(tag: number): Promise<void> {
-    if (this.own === undefined) return;
-    const again = { ...this.own, metadata: { ...this.own.metadata, tag } };
+  /**
+   * LangGraph puts only its own newest checkpoint again: when a run with exit durability stops. Whoever writes a thread from
+   * a source again, after a crash, puts any.
+   */
+  private async putAgain({ base, tag }: Readonly<{ base: number | null; tag: number }>): Promise<void> {
+    const of = base === null ? this.own : this.nth(base);
+    if (of === undefined) return;
+    if (base !== null) this.saver = undefined;
+    const again = { ...of, metadata: { ...of.metadata, tag } };
     await this.send(await this.writing(), again, new Set());
+    if (base !== null) this.saver = this.live = this.own = undefined;
   }
 
   /** As LangGraph does it: under the parent of what is copied, with no new version. */
@@ -222,14 +239,24 @@ export class Player {
       await this.savers.settle(this.threadId);
       this.saver = this.live = this.own = undefined;
     }
-    const key = { tenantId: DEFAULT_TENANT, threadId: this.threadId };
-    await moveThread(this.savers.deps, key, small ? { packBytes: 300 } : {});
+    await moveThread(this.savers.deps, this.key, small ? { packBytes: 300 } : {});
+  }
+
+  private async prune({ keepLatest, thorough, repack }: Extract<Step, { do: "prune" }>): Promise<void> {
+    await this.savers.settle(this.threadId);
+    this.saver = this.live = this.own = undefined;
+    if (this.model.checkpoints.length === 0) return;
+    const policy = { keepLatest, olderThanMs: null, outcomes: null };
+    const held = { owner: "prune", leaseMs: 60_000 };
+    await pruneThread(this.savers.deps, { ...this.key, ...held, policy, thorough, dryRun: false });
+    this.model.prune(keepLatest, thorough);
+    if (repack) await repackThread(this.savers.deps, this.key, { graceMs: 0 });
   }
 
   private async delete(): Promise<void> {
     const saver = await this.writing();
     await saver.deleteThread(this.threadId);
-    await eraseThreadObjects(this.savers.deps.bodies, { tenantId: DEFAULT_TENANT, threadId: this.threadId });
+    await eraseThreadObjects(this.savers.deps.bodies, this.key);
     this.model.clear();
     this.live = this.own = undefined;
   }
@@ -257,7 +284,9 @@ export class Player {
   }
 
   private async delta(saver: Saver, of: Stored): Promise<void> {
-    const channels = ["delta", "messages"];
+    // Whoever has a value of it never asks, and for them nothing was kept.
+    if (this.model.pruned && Object.hasOwn(of.values, DELTA)) return;
+    const channels = this.model.pruned ? [DELTA] : [DELTA, "messages"];
     const history = await saver.getDeltaChannelHistory({ config: this.config(of.ns, of.id), channels });
     const expected = Object.fromEntries(
       channels.map((channel) => {

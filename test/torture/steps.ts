@@ -26,7 +26,8 @@ export type Step =
       behind: boolean;
       tag: number;
     }>
-  | Readonly<{ do: "again"; tag: number }>
+  /** What this process put last; or any, by another process that does nothing else and knows of no change. */
+  | Readonly<{ do: "again"; base: number | null; tag: number }>
   | Readonly<{ do: "copy"; base: number; tag: number }>
   | Readonly<{
       do: "write";
@@ -43,6 +44,8 @@ export type Step =
   /** Everything after it is another process's: another attempt with nothing in memory. */
   | Readonly<{ do: "takeover" }>
   | Readonly<{ do: "move"; settled: boolean; small: boolean }>
+  /** Between runs; the packs are emptied after it, or some time later. */
+  | Readonly<{ do: "prune"; keepLatest: number; thorough: boolean; repack: boolean }>
   | Readonly<{ do: "sweep" | "delete" }>;
 
 const at = fc.nat(40);
@@ -88,7 +91,10 @@ export const steps: fc.Arbitrary<Step[]> = fc.array(
         tag,
       }),
     },
-    { weight: 1, arbitrary: fc.record({ do: fc.constant("again" as const), tag }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ do: fc.constant("again" as const), base: fc.option(fc.nat(12), { freq: 2 }), tag }),
+    },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("copy" as const), base: fc.nat(12), tag }) },
     {
       weight: 4,
@@ -117,6 +123,15 @@ export const steps: fc.Arbitrary<Step[]> = fc.array(
     {
       weight: 2,
       arbitrary: fc.record({ do: fc.constant("move" as const), settled: fc.boolean(), small: fc.boolean() }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        do: fc.constant("prune" as const),
+        keepLatest: fc.integer({ min: 1, max: 3 }),
+        thorough: fc.boolean(),
+        repack: fc.boolean(),
+      }),
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("sweep", "sweep", "delete") }) },
   ),
