@@ -364,7 +364,7 @@ describe("cancelling", () => {
 describe("creating", () => {
   test("afterSeconds keeps a run until it is due, and the thread free for others", async () => {
     const thread = await newThread();
-    const later = await client.runs.create(thread, "steps", { input: { log: ["later"] }, afterSeconds: 2 });
+    const later = await client.runs.create(thread, "steps", { input: { log: ["later"] }, afterSeconds: 1 });
     expect(await client.runs.wait(thread, "steps", { input: { log: ["now"] } })).toEqual({
       log: ["now", "1", "2", "3"],
     });
@@ -374,7 +374,7 @@ describe("creating", () => {
       return (await statusOf(thread, later.run_id)) === "success";
     });
     const { rows } = await shared().db.db.query<{ early: boolean }>(
-      "select started_at < created_at + interval '2 s' as early from runs where run_id = $1",
+      "select started_at < created_at + interval '1 s' as early from runs where run_id = $1",
       [later.run_id],
     );
     expect(rows).toEqual([{ early: false }]);
