@@ -18,8 +18,13 @@ afterEach(async () => {
   for (const close of open.splice(0)) await close();
 });
 
+type StandIn = { store: BodyStore; seen: Seen[]; pausesMs: number[] };
+
 /** A server that gives these answers in turn, the last one for ever; and a store on it that doesn't really wait. */
-async function standIn(...answers: Answer[]): Promise<{ store: BodyStore; seen: Seen[]; pausesMs: number[] }> {
+const standIn = (...answers: Answer[]): Promise<StandIn> => standInWithin(60_000, ...answers);
+
+/** One whose answers are waited for so long. */
+async function standInWithin(timeoutMs: number, ...answers: Answer[]): Promise<StandIn> {
   const seen: Seen[] = [];
   const pausesMs: number[] = [];
   const server: Server = createServer((request, response) => {
@@ -38,7 +43,7 @@ async function standIn(...answers: Answer[]): Promise<{ store: BodyStore; seen: 
       region: "us-east-1",
       forcePathStyle: true,
       credentials: { accessKeyId: "key", secretAccessKey: SECRET },
-      timeoutMs: 1_000,
+      timeoutMs,
       sleep: async (ms) => void pausesMs.push(ms),
     },
   });
@@ -82,7 +87,7 @@ it("reads after three 503, with pauses that grow and differ", async () => {
   expect(pausesMs[2]).toBeGreaterThanOrEqual(200);
 });
 it("reads again when a body breaks off or stops coming", async () => {
-  const { store, seen } = await standIn(resetsHalfway, hangsHalfway, gives("0123456789"));
+  const { store, seen } = await standInWithin(1_000, resetsHalfway, hangsHalfway, gives("0123456789"));
   expect(Buffer.from(await store.read("k")).toString()).toBe("0123456789");
   expect(seen).toHaveLength(3);
 });
