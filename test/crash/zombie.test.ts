@@ -49,7 +49,7 @@ test("a worker stopped past its lease and woken again changes nothing: all is it
     const before = await everything(site, thread_id);
     const entered = journal.lines().length;
     zombie.signal("SIGCONT");
-    await zombie.waitFor(/lease/, 10_000);
+    await zombie.waitFor(/lease/);
     // The node it was in ends in it; what it tries to store is refused.
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     expect(await everything(site, thread_id)).toEqual(before);

@@ -284,7 +284,7 @@ test("a delayed run lets others pass, and takes its turn when its time has come"
 });
 
 test("a run with a delay of nothing starts like any other", async () => {
-  await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, pollMs: 60_000 }, async (t) => {
+  await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, pollMs: 600_000 }, async (t) => {
     const { thread_id: threadId } = await t.client.threads.create();
     await t.client.runs.create(threadId, "graph", { input: { log: [] }, afterSeconds: 0 });
     await ended(t, threadId);

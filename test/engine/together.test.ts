@@ -24,7 +24,7 @@ const statuses = async ({ db }: TestEngine, table: "runs" | "threads") =>
 
 test("40 runs that are waited for at once: each has its result, and they share the statements that make, end and read them", async () => {
   // Polls are statements too, and how many there are is up to the machine.
-  await withEngine({ graphs: { graph }, concurrency: 40, pollMs: 60_000 }, async (t) => {
+  await withEngine({ graphs: { graph }, concurrency: 40, pollMs: 600_000 }, async (t) => {
     const count = counting(t);
     const results = await Promise.all(
       Array.from({ length: 40 }, () => t.client.runs.wait(null, "graph", { input: { log: ["go"] } })),
@@ -105,7 +105,7 @@ test("a thread that somebody frozen has locked holds up no run that ends beside 
 });
 
 test("with a limit of one run at a time each that ends lets the next one start at once", async () => {
-  await withEngine({ graphs: { graph }, concurrency: 10, pollMs: 60_000 }, async (t) => {
+  await withEngine({ graphs: { graph }, concurrency: 10, pollMs: 600_000 }, async (t) => {
     await t.db.db.query("update tenants set max_running = 1");
     const waits = Array.from({ length: 6 }, () => t.client.runs.wait(null, "graph", { input: { log: ["go"] } }));
     expect(await Promise.all(waits)).toEqual(waits.map(() => DONE));

@@ -100,13 +100,13 @@ function follow(child: ChildProcess, name: string): TestProcess {
     exited,
     signal,
     kill,
-    async waitFor(pattern, timeoutMs = 30_000) {
+    async waitFor(pattern, timeoutMs = 60_000) {
       const what = `${String(pattern)} from ${name}`;
       const found = await until(what, () => output.match(pattern) ?? (ended ? "ended" : null), { timeoutMs });
       if (found === "ended") throw new Error(`${what}: it has ended; its output: ${output.slice(-2_000)}`);
       return found;
     },
-    async stop(timeoutMs = 20_000) {
+    async stop(timeoutMs = 60_000) {
       signal("SIGTERM");
       const timer = setTimeout(() => signal("SIGKILL"), timeoutMs);
       const { code } = await exited;

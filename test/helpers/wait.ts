@@ -7,7 +7,7 @@ type Falsy = undefined | null | false | 0 | "";
 export async function until<T>(
   what: string,
   check: () => T | Promise<T>,
-  { timeoutMs = 20_000, everyMs = 25 } = {},
+  { timeoutMs = 60_000, everyMs = 25 } = {},
 ): Promise<Exclude<T, Falsy>> {
   let last: unknown;
   for (const endMs = performance.now() + timeoutMs; ; await sleep(everyMs)) {
