@@ -54,6 +54,8 @@ const ADOPTING = 4;
 const CACHE_BYTES = 64 * 1024 * 1024;
 /** How long runs may take to reach a checkpoint when their worker stops, before they are cut off. */
 const DRAIN_MS = 10_000;
+/** In so long the heartbeat's thread has started; a shorter lease could be over before, and isn't taken until it has. */
+const STARTING_MS = 5_000;
 
 /** Time as this machine has it, for waiting only. */
 export const systemClock: Clock = {
@@ -257,7 +259,7 @@ export async function executeClaim(parts: Parts, graphs: Graphs, settings: Engin
 
 function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: WorkerOptions): Running {
   const { deps, graphs, settings, clockOffset } = engine;
-  const { owner } = engine.edits;
+  const { owner, leaseMs } = engine.edits;
   const { execute: inProcess, heartbeat } = composeExecutor(engine);
   const execute = startIsolated === undefined ? inProcess : isolateCrashed(deps, heartbeat, inProcess, startIsolated);
   const worker = createWorker(deps, {
@@ -266,6 +268,7 @@ function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: W
     graphIds: graphs.ids,
     versions: graphs.ids.map(graphs.version),
     concurrency,
+    ready: leaseMs < STARTING_MS ? heartbeat.ready : Promise.resolve(),
     execute,
   });
   const clock = createLoop(deps, {

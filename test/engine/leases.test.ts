@@ -3,6 +3,7 @@ import { Annotation, END, interrupt, type LangGraphRunnableConfig, START, StateG
 import { expect, test } from "vitest";
 import type { Clock } from "../../src/core/clock.js";
 import { startHeartbeat } from "../../src/engine/heartbeat/heartbeat.js";
+import { createWorker } from "../../src/engine/loops/worker.js";
 import { claimRuns } from "../../src/runs/claim.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
@@ -140,6 +141,26 @@ test("a run that is given up is an error everywhere: for who joins it, who strea
     expect(await t.client.runs.wait(thread_id, "graph", { input: { log: ["again"] } })).toEqual({
       log: ["again", "s1"],
     });
+  });
+});
+
+test("a worker claims nothing before it can keep leases", async () => {
+  await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, workers: 0 }, async (t) => {
+    const { run_id } = await start(t);
+    const executed: string[] = [];
+    let beReady = (): void => {};
+    const worker = createWorker(t.deps, {
+      ...{ owner: "test", graphIds: ["graph"], versions: ["1"], concurrency: 1, leaseMs: 60_000, pollMs: 600_000 },
+      ready: new Promise((resolve) => (beReady = resolve)),
+      execute: async (run) => void executed.push(run.runId),
+    });
+    worker.start();
+    expect(await worker.tick()).toBe(0);
+    expect(await runs(t)).toMatchObject([{ status: "pending" }]);
+    beReady();
+    await until("the claim", () => executed.length > 0);
+    expect(executed).toEqual([run_id]);
+    await worker.stop(0);
   });
 });
 

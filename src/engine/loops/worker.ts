@@ -30,6 +30,8 @@ export type WorkerOptions = Readonly<{
   concurrency: number;
   leaseMs: number;
   pollMs: number;
+  /** Resolves when leases will be kept; nothing is claimed before. */
+  ready: Promise<void>;
   execute: Execute;
 }>;
 
@@ -39,6 +41,7 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const active = new Map<string, Active>();
   /** The last claim left nothing that this worker may take: only a notification or a poll finds more. */
   let drained = false;
+  let isReady = false;
   const drain = new AbortController();
   // Every run under way listens.
   setMaxListeners(0, drain.signal);
@@ -56,7 +59,7 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   };
   const tick = async (): Promise<number> => {
     const slots = options.concurrency - active.size;
-    if (slots <= 0 || drain.signal.aborted) return 0;
+    if (!isReady || slots <= 0 || drain.signal.aborted) return 0;
     const runs = await claimRuns(deps.db, { ...options, slots });
     drained = runs.length < slots;
     for (const run of runs) begin(run);
@@ -68,6 +71,10 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
     tick: async () => (await tick(), 0),
     pollMs: options.pollMs,
     topics: ["runs"],
+  });
+  void options.ready.then(() => {
+    isReady = true;
+    loop.wake();
   });
   // A cancelled run is fenced off already; this only stops the work for nothing.
   const onCancel = (runId: string | undefined): void => {

@@ -44,7 +44,7 @@ serveCalls({
       left -= 1;
       if (left === 0) finish();
     };
-    const worker = createWorker(deps, { ...CLAIM, concurrency, pollMs: 1_000, execute });
+    const worker = createWorker(deps, { ...CLAIM, concurrency, pollMs: 1_000, ready: Promise.resolve(), execute });
     const startedMs = nowMs();
     worker.start();
     await finished;
