@@ -15,6 +15,9 @@ export const STREAM_MODES = [
 ] as const;
 export type StreamMode = (typeof STREAM_MODES)[number];
 
+/** Modes that show what tasks do before their results are handed over. */
+const FROM_INSIDE_TASKS: readonly StreamMode[] = ["messages-tuple", "events", "tools"];
+
 export type StreamPlan = Readonly<{
   modes: ReadonlySet<StreamMode>;
   /** Whether subgraphs show, under `mode|namespace`. */
@@ -27,13 +30,16 @@ export function planStream(
   request: Readonly<{ stream_mode: readonly string[]; stream_subgraphs: boolean }>,
 ): StreamPlan {
   const modes = new Set(STREAM_MODES.filter((mode) => request.stream_mode.includes(mode)));
-  // "tasks" is always asked for: a task's result tells when what came out of the task may be shown.
-  const wanted = new Set<LangGraphMode>(["tasks"]);
+  const wanted = new Set<LangGraphMode>();
+  // A task's result tells when what came out of the task may be shown.
+  if (FROM_INSIDE_TASKS.some((mode) => modes.has(mode))) wanted.add("tasks");
   for (const mode of modes) {
     if (mode === "messages-tuple") wanted.add("messages");
     else if (mode === "messages") wanted.add("messages").add("values");
     else if (mode !== "events") wanted.add(mode);
   }
+  // LangGraph takes an empty list for none given.
+  if (wanted.size === 0) wanted.add("custom");
   return {
     modes,
     subgraphs: request.stream_subgraphs,
