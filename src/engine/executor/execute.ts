@@ -25,7 +25,7 @@ import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
 import { type AppendStream, createStreamSink, type StreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
-import { DurabilityBarrier } from "./barrier.js";
+import { durabilityCallbacks } from "./barrier.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
@@ -198,7 +198,7 @@ async function streamGraph(
         configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
         signal: stop,
         control,
-        callbacks: [new DurabilityBarrier(saver, stop)],
+        callbacks: durabilityCallbacks(saver, stop),
       },
       plan,
     );
