@@ -47,6 +47,8 @@ export type SaverOptions = Readonly<{
   markBroken?: boolean;
   /** A run goes on from what is read: its breakpoints have seen all of it. */
   resumes?: boolean;
+  /** Called with each result of a task that a node called: nothing waits for its being stored but `flushed`. */
+  onTaskResult?: () => void;
   /** How values become nodes: the format's own, but in tests. */
   shape?: Shape;
 }>;
@@ -59,6 +61,9 @@ export type SaverOptions = Readonly<{
 export function createSaver(options: SaverOptions): Saver {
   return new Saver(options);
 }
+
+/** LangGraph's channel for what a called task returned. */
+const TASK_RESULT = "__return__";
 
 /** LangGraph doesn't wait for the writes of tasks before it starts the next ones. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
@@ -128,6 +133,7 @@ export class Saver extends BaseCheckpointSaver<string> {
   async putIndexedWrites(config: RunnableConfig, writes: readonly WriteInput[]): Promise<void> {
     const { checkpointId, ...address } = addressOf(config);
     if (checkpointId === null) throw badConfig("checkpoint_id", checkpointId);
+    if (writes.some(({ channel }) => channel === TASK_RESULT)) this.options.onTaskResult?.();
     await this.send(address.threadId, (session) => {
       const last = this.lastPut.get(`${address.threadId}\0${address.ns}`);
       if (last?.tuple.checkpoint.id === checkpointId) last.hasWrites = true;

@@ -7,9 +7,26 @@ import { CallbackManager, CallbackManagerForChainRun } from "@langchain/core/cal
 type Durable = Readonly<{ flushed(): Promise<void>; isBehind(): boolean }>;
 type ChainStart = Parameters<CallbackManager["handleChainStart"]>;
 
-/** What a graph is run with, as its `callbacks`, so that it waits for `saver` and ends when `signal` aborts. */
-export function durabilityCallbacks(saver: Durable, signal: AbortSignal): CallbackManager {
-  return new BarrierCallbacks(new DurabilityBarrier(saver, signal));
+/**
+ * Between the steps of a graph LangGraph itself waits until they are stored, but not between the tasks that a node calls. So
+ * a functional graph has a barrier, and any other as soon as a node of it was seen to call a task.
+ */
+export type Barriers = Readonly<{
+  /** What to run the graph with, so that it waits for `saver` and ends when `signal` aborts. */
+  before(graph: object, graphId: string, saver: Durable, signal: AbortSignal): { callbacks?: CallbackManager };
+  callsTasks(graphId: string): void;
+}>;
+
+export function createBarriers(): Barriers {
+  const callTasks = new Set<string>();
+  return {
+    before(graph, graphId, saver, signal) {
+      const isFunctional = !("builder" in graph);
+      if (!isFunctional && !callTasks.has(graphId)) return {};
+      return { callbacks: new BarrierCallbacks(new DurabilityBarrier(saver, signal)) };
+    },
+    callsTasks: (graphId) => void callTasks.add(graphId),
+  };
 }
 
 /** A callback handler that makes LangChain wait, and fails the step when the lease is gone. */
