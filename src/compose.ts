@@ -2,7 +2,6 @@
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { setTimeout as sleep } from "node:timers/promises";
 import { v7 as uuidv7 } from "uuid";
 import { createApp } from "./api/app.js";
 import { serveApi, type ApiServer } from "./api/server.js";
@@ -32,6 +31,7 @@ import type { Engine } from "./engine/engine.js";
 import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
 import { createExecutor } from "./engine/executor/execute.js";
 import { type Graphs, graphsFrom } from "./engine/graphs.js";
+import { createHandover } from "./engine/handover.js";
 import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import type { StoreTtl } from "./engine/langgraph-json.js";
 import { createLoop } from "./engine/loops/loop.js";
@@ -61,8 +61,15 @@ const STARTING_MS = 5_000;
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   sleep: (ms, signal) =>
-    sleep(Math.min(ms, 2_147_483_647), undefined, signal === undefined ? {} : { signal }).catch((error: unknown) => {
-      if (signal?.aborted !== true) throw error;
+    new Promise((resolve) => {
+      if (signal?.aborted === true) return resolve();
+      const wake = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, Math.min(ms, 2_147_483_647));
+      signal?.addEventListener("abort", wake);
     }),
 };
 
@@ -163,6 +170,7 @@ export function composeEngine(
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps),
     reads: createReads(deps, bodyReader),
+    handover: createHandover(),
     edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
     onTouch: source === null ? null : createOnTouch(source, graphs, settings.adoptGraph ?? null),
     settings,
@@ -221,7 +229,7 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
 
 /** What executes claims of the engine's owner, with the heartbeat that keeps their leases. */
 function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; heartbeat: Heartbeat }> {
-  const { deps, graphs, settings, edits, bodyReader, store, clockOffset } = engine;
+  const { deps, graphs, settings, edits, bodyReader, handover, store, clockOffset } = engine;
   const { owner, combiner } = edits;
   const { databaseUrl, leaseMs, maxBlockMs, logLevel } = settings;
   const heartbeat = startHeartbeat(deps.clock, deps.log, { databaseUrl, owner, leaseMs, maxBlockMs, logLevel });
@@ -230,6 +238,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     combiner,
     heartbeat,
     bodyReader,
+    handover,
     store: store.store,
     moveAfterMs: settings.moveAfterMs,
     appendStream: createStreamAppender(deps),

@@ -7,6 +7,7 @@ import type { OnTouch } from "./adopt/on-touch.js";
 import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
+import type { Handover } from "./handover.js";
 import type { Reads } from "./reads.js";
 
 export type Engine = Readonly<{
@@ -19,6 +20,7 @@ export type Engine = Readonly<{
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;
+  handover: Handover;
   /** Set once this process has done what comes before the first request. */
   readiness: { prepared: boolean };
   edits: EditSettings;

@@ -1,7 +1,7 @@
 // What comes at the same time shares statements, and what is wrong with one of it is nobody else's.
 import { expect, test } from "vitest";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
-import { stepsGraph } from "../helpers/scripted-graphs.js";
+import { gateGraph, stepsGraph } from "../helpers/scripted-graphs.js";
 import { until } from "../helpers/wait.js";
 
 const graph = stepsGraph(2, () => {});
@@ -41,6 +41,24 @@ test("40 runs that are waited for at once: each has its result, and they share t
       expect(count(part), part).toBeLessThan(20);
     }
     expect(count("insert into stream_chunks")).toBeLessThan(20);
+  });
+});
+
+test("a run that ends in the process where it is waited for hands its result over; what else became of it is read", async () => {
+  const sum = stepsGraph(2, (node) => {
+    if (node === "s2") throw new TypeError("no sum");
+  });
+  await withEngine({ graphs: { graph, sum, gate: gateGraph([]) }, workers: 0 }, async (t) => {
+    t.startWorker({ withApi: true });
+    const count = counting(t);
+    const { thread_id } = await t.client.threads.create();
+    const run = (of: string) => t.client.runs.wait(thread_id, of, { input: { log: ["go"] }, raiseError: false });
+    expect(await run("graph")).toEqual(DONE);
+    expect(await t.client.runs.wait(null, "graph", { input: { log: ["go"] } })).toEqual(DONE);
+    expect(count("from unnest($2::uuid[], $3::uuid[]) wanted")).toBe(0);
+    expect(await run("sum")).toEqual({ __error__: { error: "TypeError", message: "no sum" } });
+    expect(await run("gate")).toMatchObject({ __interrupt__: [{ value: { question: "q1" } }] });
+    expect(count("from unnest($2::uuid[], $3::uuid[]) wanted")).toBe(1);
   });
 });
 

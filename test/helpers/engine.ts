@@ -26,8 +26,8 @@ export type TestEngine = Readonly<{
   app: App;
   /** The stock client, speaking to `app` without a port. */
   client: Client;
-  /** Starts another worker of this process, with its own owner and heartbeat. */
-  startWorker(options?: Readonly<{ concurrency?: number }>): Running;
+  /** Starts another worker of this process, with its own owner and heartbeat; or as that of the same process as the API. */
+  startWorker(options?: Readonly<{ concurrency?: number; withApi?: boolean }>): Running;
   /** One round of each background loop. */
   sweep(): Promise<number>;
   fireTimers(): Promise<number>;
@@ -77,9 +77,9 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     const engine = composeEngine(parts, graphs, settings);
     await prepareEngine(engine);
     const app = createApp(engine);
-    const startWorker: TestEngine["startWorker"] = ({ concurrency } = {}) => {
+    const startWorker: TestEngine["startWorker"] = ({ concurrency, withApi = false } = {}) => {
       // An engine of its own: another owner, as another process has.
-      const own = composeEngine(parts, graphs, settings);
+      const own = withApi ? engine : composeEngine(parts, graphs, settings);
       const [worker] = composeLoops(own, ["worker"], {
         concurrency: concurrency ?? options.concurrency ?? 10,
       }) as [Running];

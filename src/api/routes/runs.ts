@@ -169,19 +169,25 @@ async function findRun(engine: Engine, c: C): Promise<RunRow> {
 function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<void>) | undefined): Response {
   return jsonWhenReady(c, engine, run, onDisconnect, async (signal) => {
     const { tenantId, runId } = run;
+    const expected = engine.handover.expect(runId);
     try {
       const ended = await awaitRun(engine, {
         tenantId,
         runId,
         signal,
         isNew: run.status === "pending" && run.attempt === 0,
+        enough: () => expected.result() !== undefined,
       });
+      const handed = expected.result();
+      if (handed !== undefined) return JSON.stringify(handed.value);
       return ended && JSON.stringify(await runResult(engine, ended));
     } catch (error) {
       const known = asEngineError(error);
       if (known === undefined) throw error;
       // The status is out already: what went wrong is told in the form in which a run's own error is.
       return JSON.stringify({ __error__: { error: known.code, message: known.message } });
+    } finally {
+      expected.close();
     }
   });
 }

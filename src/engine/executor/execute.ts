@@ -4,6 +4,7 @@ import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
+import { linked } from "../../core/linked.js";
 import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
@@ -14,18 +15,20 @@ import { decodeRequest } from "../commands/request.js";
 import type { Settle } from "../commands/settle-run.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
+import type { Handover } from "../handover.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
 import { leaseLost } from "../lease-lost.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
+import { renderJson } from "../render.js";
 import { OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
 import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
 import { type AppendStream, createStreamSink, type StreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
-import { durabilityCallbacks } from "./barrier.js";
+import { type Barriers, createBarriers } from "./barrier.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
@@ -37,6 +40,7 @@ export type ExecutorOptions = Readonly<{
   combiner: Combiner;
   heartbeat: Heartbeat;
   bodyReader: BodyReader;
+  handover: Handover;
   store: BaseStore | undefined;
   settle: Settle;
   appendStream: AppendStream;
@@ -44,6 +48,8 @@ export type ExecutorOptions = Readonly<{
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: () => number;
 }>;
+
+type Shared = ExecutorOptions & Readonly<{ barriers: Barriers }>;
 
 /** A process that must stop leaves an unreachable database to the lease after this many tries. */
 const MAX_TRIES_WHEN_STOPPING = 4;
@@ -61,10 +67,11 @@ type Attempt = Readonly<{
   storeError: () => unknown;
   commit: ReturnType<Combiner["forLease"]>;
 }>;
-type Ended = Readonly<{ outcome: Outcome; finalChunks: readonly StreamLine[] }>;
+type Ended = Readonly<{ outcome: Outcome; finalChunks: readonly StreamLine[]; values?: unknown }>;
 
 /** The function a worker runs its claims with. It never rejects: what can't be settled is left to the lease. */
-export function createExecutor(deps: Deps, options: ExecutorOptions): Execute {
+export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
+  const options: Shared = { ...given, barriers: createBarriers() };
   return async (run, lease, signals) => {
     const attempt = startAttempt(options, run, lease, signals);
     const stopPulse = startMovePulse(deps, lease, options.moveAfterMs);
@@ -72,6 +79,7 @@ export function createExecutor(deps: Deps, options: ExecutorOptions): Execute {
       const ended = await runAttempt(deps, options, attempt);
       if (ended === undefined) throw leaseLost(lease);
       await settle(deps, options, attempt, ended);
+      if (ended.outcome.kind === "success") options.handover.give(lease.runId, () => renderJson(ended.values) ?? null);
     } catch (error) {
       const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
       const fields = { run_id: lease.runId, attempt: lease.attempt, code };
@@ -91,10 +99,10 @@ function startAttempt(
   lease: Lease,
   signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
 ): Attempt {
-  const leaseOver = new AbortController();
-  const failure = new AbortController();
-  const over = AbortSignal.any([signals.abort, leaseOver.signal]);
-  options.heartbeat.hold(lease, (why) => leaseOver.abort(new Error(`lease ${why}`)));
+  const ending = linked(signals.abort);
+  const over = ending.signal;
+  const failure = linked(over);
+  options.heartbeat.hold(lease, (why) => ending.abort(new Error(`lease ${why}`)));
   const send = options.combiner.forLease(lease, over);
   let failed: unknown;
   const fail = (why: unknown): void => {
@@ -105,7 +113,7 @@ function startAttempt(
     run,
     lease,
     over,
-    stop: AbortSignal.any([over, failure.signal]),
+    stop: failure.signal,
     drain: signals.drain,
     fail,
     storeError: () => failed,
@@ -123,7 +131,7 @@ function startAttempt(
 }
 
 /** Runs the graph; undefined when the lease is lost and there is nothing to say. */
-async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt): Promise<Ended | undefined> {
+async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promise<Ended | undefined> {
   const { lease } = attempt;
   let sink: StreamSink | undefined;
   const openSink = (watched: boolean): StreamSink =>
@@ -155,7 +163,7 @@ async function runAttempt(deps: Deps, options: ExecutorOptions, attempt: Attempt
 
 async function streamGraph(
   deps: Deps,
-  options: ExecutorOptions,
+  options: Shared,
   attempt: Attempt,
   openSink: (watched: boolean) => StreamSink,
 ): Promise<Ended> {
@@ -174,6 +182,7 @@ async function streamGraph(
     bodies: reader,
     largeBodies: { deps, threadId },
     resumes: true,
+    onTaskResult: () => options.barriers.callsTasks(run.graphId),
   });
   const control = new RunControl();
   const onDrain = (): void => control.requestDrain("worker stopping");
@@ -198,7 +207,7 @@ async function streamGraph(
         configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
         signal: stop,
         control,
-        callbacks: durabilityCallbacks(saver, stop),
+        ...options.barriers.before(graph, run.graphId, saver, stop),
       },
       plan,
     );
@@ -209,7 +218,8 @@ async function streamGraph(
     const end = saver.atEnd(threadId);
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    return { outcome: outcomeOf(state, await openQuestions(state, end)), finalChunks: await sink.finish(held) };
+    const outcome = outcomeOf(state, await openQuestions(state, end));
+    return { outcome, finalChunks: await sink.finish(held), values: state.values };
   } finally {
     drain.removeEventListener("abort", onDrain);
   }

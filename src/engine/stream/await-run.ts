@@ -1,6 +1,5 @@
 // Waits for a run to end, whoever executes it and wherever.
 import { EngineError } from "../../core/errors.js";
-import type { RunId, TenantId } from "../../core/ids.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { isFinished } from "../../core/run.js";
 import type { RunOfThread } from "../../runs/runs.js";
@@ -8,20 +7,30 @@ import type { Engine } from "../engine.js";
 import type { RunKey } from "../reads.js";
 import { createNews } from "./news.js";
 
+export type Wait = RunKey &
+  Readonly<{
+    signal: AbortSignal;
+    pollMs?: number;
+    /** It was accepted just now: there will be news of it. */
+    isNew?: boolean;
+    /** True when it needs not be looked at any more. */
+    enough?: () => boolean;
+  }>;
+
 /**
- * The run once it is finished: also a run that sleeps is waited for. Undefined when the signal was aborted before.
- * One that was accepted just now (`isNew`) is not looked at before there is news of it. Throws `not_found` when the run is
+ * The run once it is finished: also a run that sleeps is waited for. Undefined when the signal was aborted before, or it is
+ * enough. One that was accepted just now (`isNew`) is not looked at before there is news of it. Throws `not_found` when the run is
  * deleted.
  */
 export async function awaitRun(
   { deps, reads }: Pick<Engine, "deps" | "reads">,
-  wait: Readonly<{ tenantId: TenantId; runId: RunId; signal: AbortSignal; pollMs?: number; isNew?: boolean }>,
+  wait: Wait,
 ): Promise<RunOfThread | undefined> {
-  const { runId, signal, pollMs } = wait;
+  const { runId, signal, pollMs, enough = () => false } = wait;
   const news = createNews(deps, { topic: "ended", runId, signal, heartbeatMs: Number.POSITIVE_INFINITY, pollMs });
   try {
     if (wait.isNew === true && !reads.heardEnd(runId)) await news.wait();
-    while (!signal.aborted) {
+    while (!signal.aborted && !enough()) {
       news.forget();
       const run = await look(reads, wait);
       if (run !== "database_away" && isFinished(run.status)) return run;

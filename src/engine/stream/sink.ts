@@ -18,8 +18,10 @@ import type { StreamEvent } from "./modes.js";
 
 const LINGER_MS = 25;
 /** Whoever joins such a stream sees its events this much later. */
-const UNWATCHED_LINGER_MS = 250;
+const UNWATCHED_LINGER_MS = 1_000;
 const BATCH_BYTES = 65_536;
+/** Without a reason an error would be made for nobody. */
+const HURRY = "hurry";
 /** More than this not stored yet: who pushes waits. */
 const BACKLOG_BYTES = 4 * 1024 * 1024;
 /** Appends don't wait for the disk; Postgres writes at the latest after three times 200 ms. */
@@ -219,7 +221,7 @@ class Sink implements StreamSink {
   private async linger(ms: number): Promise<void> {
     if (ms <= 0 || this.draining || this.leaving || this.queuedBytes >= BATCH_BYTES) return;
     const early = new AbortController();
-    this.hurry = () => early.abort();
+    this.hurry = () => early.abort(HURRY);
     await this.deps.clock.sleep(ms, early.signal);
     this.hurry = () => {};
   }
