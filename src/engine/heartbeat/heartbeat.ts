@@ -2,7 +2,7 @@
 import { Worker } from "node:worker_threads";
 import type { Clock, Lease } from "../../core/clock.js";
 import type { Log } from "../../core/deps.js";
-import type { HeartbeatData, ToMain, ToThread } from "./messages.js";
+import type { Change, HeartbeatData, ToMain, ToThread } from "./messages.js";
 
 export type Heartbeat = Readonly<{
   /** Resolves when leases are really renewed: the thread has started and reached the database. */
@@ -58,8 +58,19 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
     }
   };
   const send = (message: ToThread): void => thread.postMessage(message);
+  /** What changes in one go is told in one go, and before anything else has its turn: it may block the event loop. */
+  let changes: Change[] = [];
+  const change = (one: Change): void => {
+    if (changes.length === 0) {
+      queueMicrotask(() => {
+        send({ kind: "changes", changes });
+        changes = [];
+      });
+    }
+    changes.push(one);
+  };
   const sendHold = ({ tenantId, runId, attempt }: Lease): void =>
-    send({ kind: "hold", run: { tenantId, runId, attempt } });
+    change({ kind: "hold", run: { tenantId, runId, attempt } });
   const startThread = (): Worker => {
     const started = new Worker(threadUrl(), { workerData });
     started.on("message", hear);
@@ -100,7 +111,7 @@ export function startHeartbeat(clock: Clock, log: Log, options: HeartbeatOptions
     release({ runId, attempt }) {
       if (held.get(runId)?.lease.attempt === attempt) held.delete(runId);
       // Also when it was over for us before: the thread may have reached the database again.
-      send({ kind: "drop", runId, attempt });
+      change({ kind: "drop", runId, attempt });
     },
     stop() {
       if (stopped !== undefined) return stopped;

@@ -12,10 +12,11 @@ export type HeartbeatData = Readonly<{
   ticks: SharedArrayBuffer;
 }>;
 
-export type ToThread =
+export type Change =
   | Readonly<{ kind: "hold"; run: HeldRun }>
-  | Readonly<{ kind: "drop"; runId: string; attempt: number }>
-  | Readonly<{ kind: "stop" }>;
+  | Readonly<{ kind: "drop"; runId: string; attempt: number }>;
+
+export type ToThread = Readonly<{ kind: "changes"; changes: readonly Change[] }> | Readonly<{ kind: "stop" }>;
 
 export type ToMain =
   /** It has reached the database: what it is given to hold is renewed from now on. */

@@ -4,7 +4,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { openDb } from "../../db/pool.js";
 import { createLog } from "../../observe/log.js";
 import { renewLeases, type HeldRun } from "../../runs/claim.js";
-import type { HeartbeatData, ToMain, ToThread } from "./messages.js";
+import type { Change, HeartbeatData, ToMain, ToThread } from "./messages.js";
 
 /** A row is locked for some milliseconds by each commit of its run; one locked for longer waits for the next beat. */
 const LOCKED_PAUSE_MS = 25;
@@ -21,10 +21,14 @@ const held = new Map<string, HeldRun>();
 const post = (message: ToMain): void => port.postMessage(message);
 
 port.on("message", (message: ToThread) => {
-  if (message.kind === "hold") held.set(message.run.runId, message.run);
-  else if (message.kind === "stop") stop();
-  else if (held.get(message.runId)?.attempt === message.attempt) held.delete(message.runId);
+  if (message.kind === "stop") stop();
+  else for (const change of message.changes) apply(change);
 });
+
+function apply(change: Change): void {
+  if (change.kind === "hold") held.set(change.run.runId, change.run);
+  else if (held.get(change.runId)?.attempt === change.attempt) held.delete(change.runId);
+}
 
 let ready = false;
 let beating = false;
