@@ -31,18 +31,27 @@ export function plainMetadata(config: Config, metadata: Fields): string {
 
 /** JSON text that jsonb takes. */
 export function jsonbText(value: unknown): string {
-  return JSON.stringify(storable(value) ?? null);
+  const text = plainText(value);
+  return text === undefined || UNSTORABLE.test(text) ? JSON.stringify(storable(value) ?? null) : text;
+}
+
+/** NUL and surrogates, as JSON.stringify writes them; or such a text itself, which is looked at more closely then. */
+const UNSTORABLE = /\\u(0000|d[89a-f])/;
+
+/** Undefined for what needs a closer look. */
+function plainText(value: unknown): string | undefined {
+  return isJson(value) ? JSON.stringify(value) : undefined;
 }
 
 function userFields(fields: Fields | undefined): Fields {
-  const entries = Object.entries(fields ?? {}).filter(
-    ([key, value]) =>
-      !key.startsWith("__") &&
-      !key.startsWith("langgraph_") &&
-      (key === "run_id" || !EXCLUDED_METADATA_KEYS.has(key)) &&
-      isJson(value),
-  );
-  return Object.fromEntries(entries);
+  const found: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(fields ?? {})) if (isUserKey(key) && isJson(value)) found[key] = value;
+  return found;
+}
+
+function isUserKey(key: string): boolean {
+  if (key.startsWith("__") || key.startsWith("langgraph_")) return false;
+  return key === "run_id" || !EXCLUDED_METADATA_KEYS.has(key);
 }
 
 function isShort(value: unknown): boolean {

@@ -8,12 +8,13 @@ export type RetryOptions = Readonly<{
   random: () => number;
   /** How long to go on, from the first try. */
   deadlineMs: number;
+  /** Looked at only when something failed. */
   signal?: AbortSignal;
 }>;
 
 /** The operation's result; its last error once the deadline is near, the signal aborted or trying again is no use. */
 export async function retryTransient<T>(operation: () => Promise<T>, options: RetryOptions): Promise<T> {
-  const { clock, random, deadlineMs, signal } = options;
+  const { clock, random, deadlineMs } = options;
   const endMs = clock.monotonicMs() + deadlineMs;
   for (let n = 1; ; n++) {
     try {
@@ -21,6 +22,7 @@ export async function retryTransient<T>(operation: () => Promise<T>, options: Re
     } catch (error) {
       const waitMs = backoffMs(n, random());
       if (!isTransientDbError(error) || clock.monotonicMs() + waitMs > endMs) throw error;
+      const { signal } = options;
       await clock.sleep(waitMs, signal);
       if (signal?.aborted) throw error;
     }

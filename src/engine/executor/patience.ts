@@ -22,9 +22,16 @@ export function patient(
 ): Patience {
   const { clock, random, db, bodies } = deps;
   const forDb = { clock, random, deadlineMs: Number.POSITIVE_INFINITY, signal: signals.attempt };
-  const signal = AbortSignal.any([signals.attempt, signals.draining]);
-  const again = <T>(read: () => Promise<T>): Promise<T> =>
-    retryTransient(read, { clock, random, deadlineMs: STORE_PATIENCE_MS, signal });
+  const forStore = {
+    clock,
+    random,
+    deadlineMs: STORE_PATIENCE_MS,
+    // What is made of a signal that lives as long as the process isn't made for every run.
+    get signal() {
+      return AbortSignal.any([signals.attempt, signals.draining]);
+    },
+  };
+  const again = <T>(read: () => Promise<T>): Promise<T> => retryTransient(read, forStore);
   return {
     db: {
       tx: (work) => db.tx(work),

@@ -3,6 +3,8 @@ import type { Deps } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
 
 const DEFAULT_POLL_MS = 2_000;
+/** Without a reason an error would be made for nobody. */
+const NEWS = "news";
 
 export type News = Readonly<{
   /** What is heard from here on is news. To be called before looking. */
@@ -32,9 +34,9 @@ export function createNews(
   const stop = notifier.listen(options.topic, (id) => {
     if (id !== undefined && id !== runId) return;
     heard = true;
-    wake.abort();
+    wake.abort(NEWS);
   });
-  const onAbort = (): void => wake.abort();
+  const onAbort = (): void => wake.abort(NEWS);
   signal.addEventListener("abort", onAbort, { once: true });
 
   return {
