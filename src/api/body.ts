@@ -3,6 +3,7 @@ import type { Context } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { EngineError } from "../core/errors.js";
 import type { ApiEnv } from "./env.js";
+import { bodyChunks } from "./node-http.js";
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
 /** Half of what a state value may have: graphs put what they are given into something. */
@@ -28,15 +29,18 @@ async function readBytes(c: Context<ApiEnv>): Promise<Buffer> {
   if (Number(c.req.header("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge(c);
   const chunks: Uint8Array[] = [];
   let length = 0;
-  const reader = c.req.raw.body?.getReader();
-  for (;;) {
-    const { done, value } = (await reader?.read().catch(endedEarly)) ?? { done: true, value: undefined };
-    if (done) return Buffer.concat(chunks);
-    length += value.length;
-    // The rest is not cancelled here: that would cut the connection before the answer is out.
-    if (length > MAX_BODY_BYTES) throw tooLarge(c);
-    chunks.push(value);
+  try {
+    for await (const chunk of bodyChunks(c)) {
+      length += chunk.length;
+      // The rest is not cancelled here: that would cut the connection before the answer is out.
+      if (length > MAX_BODY_BYTES) break;
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    endedEarly(error);
   }
+  if (length > MAX_BODY_BYTES) throw tooLarge(c);
+  return Buffer.concat(chunks);
 }
 
 /** The client is gone: nobody reads this, and it must not be taken for one of our own connections that broke. */

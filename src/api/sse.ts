@@ -1,7 +1,5 @@
 // A run's events as server-sent events, and what happens when the client goes away.
 import type { Context } from "hono";
-import { stream as streamBody } from "hono/streaming";
-import type { StreamingApi } from "hono/utils/stream";
 import type { Engine } from "../engine/engine.js";
 import { readStream } from "../engine/stream/reader.js";
 import { isOfModes } from "../engine/stream/plan.js";
@@ -9,6 +7,7 @@ import type { StreamLine } from "../runs/stream-chunks.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
+import { isShuttingDown, type OpenBody, streamBody } from "./node-http.js";
 
 const HEARTBEAT_MS = 5_000;
 const KEEP_ALIVE_MS = 1_000;
@@ -67,24 +66,12 @@ export function jsonWhenReady(
 ): Response {
   c.header("Content-Type", "application/json");
   return whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
-    const done = new AbortController();
-    const keepAlive = async (): Promise<void> => {
-      const either = AbortSignal.any([done.signal, signal]);
-      for (;;) {
-        await engine.deps.clock.sleep(KEEP_ALIVE_MS, either);
-        if (either.aborted) return;
-        await body.write("\n");
-      }
-    };
-    const kept = keepAlive();
+    const keepAlive = setInterval(() => void body.write("\n"), KEEP_ALIVE_MS);
     try {
       const text = await value(signal);
-      done.abort();
-      await kept;
       if (text !== undefined) await body.write(text);
     } finally {
-      done.abort();
-      await kept;
+      clearInterval(keepAlive);
     }
   });
 }
@@ -95,7 +82,7 @@ function whileConnected(
   engine: Engine,
   run: RunRow,
   onDisconnect: (() => Promise<void>) | undefined,
-  work: (body: StreamingApi, signal: AbortSignal) => Promise<void>,
+  work: (body: OpenBody, signal: AbortSignal) => Promise<void>,
 ): Response {
   const log = (error: unknown, message: string): void => {
     const code = (error as { code?: unknown }).code;
@@ -105,23 +92,12 @@ function whileConnected(
     );
   };
   return streamBody(c, async (body) => {
-    const gone = new AbortController();
-    const leave = (): void => gone.abort();
-    body.onAbort(leave);
-    c.req.raw.signal.addEventListener("abort", leave, { once: true });
-    if (c.req.raw.signal.aborted) leave();
     try {
-      await work(body, gone.signal);
+      await work(body, body.gone);
     } catch (error) {
       log(error, "an answer broke off");
     }
-    if (!gone.signal.aborted || onDisconnect === undefined || isShuttingDown(c)) return;
+    if (!body.gone.aborted || onDisconnect === undefined || isShuttingDown(c)) return;
     await onDisconnect().catch((error: unknown) => log(error, "a run could not be cancelled after its client left"));
   });
-}
-
-/** A server that stops cuts its connections: that says nothing about what its clients want. */
-function isShuttingDown(c: Context<ApiEnv>): boolean {
-  const env = c.env as { incoming?: { socket?: { server?: { listening?: boolean } } } } | undefined;
-  return env?.incoming?.socket?.server?.listening === false;
 }

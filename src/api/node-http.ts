@@ -1,0 +1,66 @@
+// What Node's own HTTP server puts beside a request. Bodies go through it without the detour over web streams, which costs more
+// than all else of a short request. Where something else serves the app there is nothing here, and the detour is taken.
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
+import type { Context } from "hono";
+import { stream } from "hono/streaming";
+import type { ApiEnv } from "./env.js";
+
+/** Undefined when another server serves the app. */
+function nodeHttp(c: Context<ApiEnv>): Readonly<{ incoming: IncomingMessage; outgoing: ServerResponse }> | undefined {
+  const { incoming, outgoing } = (c.env ?? {}) as { incoming?: IncomingMessage; outgoing?: ServerResponse };
+  return incoming === undefined || outgoing === undefined ? undefined : { incoming, outgoing };
+}
+
+/** The chunks of a request's body that nobody has begun to read. Leaving early leaves the connection as it is. */
+export function bodyChunks(c: Context<ApiEnv>): AsyncIterable<Uint8Array> | Iterable<Uint8Array> {
+  const incoming = nodeHttp(c)?.incoming;
+  if (incoming?.readableDidRead === false) return incoming.iterator({ destroyOnReturn: false });
+  return c.req.raw.body?.values({ preventCancel: true }) ?? [];
+}
+
+export type OpenBody = Readonly<{
+  /** Resolves when there is room for more, or nobody to write for. */
+  write(text: string): Promise<unknown>;
+  /** Aborted when the client is gone. */
+  gone: AbortSignal;
+}>;
+
+/** An answer that is written bit by bit, with the headers that were set. It ends with `write`, which must not reject. */
+export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>): Response {
+  const gone = new AbortController();
+  const leave = (): void => gone.abort();
+  const outgoing = nodeHttp(c)?.outgoing;
+  if (outgoing === undefined) {
+    return stream(c, async (body) => {
+      body.onAbort(leave);
+      c.req.raw.signal.addEventListener("abort", leave, { once: true });
+      if (c.req.raw.signal.aborted) leave();
+      await write({ write: (text) => body.write(text), gone: gone.signal });
+    });
+  }
+  outgoing.on("error", leave).on("close", () => {
+    if (!outgoing.writableFinished) leave();
+  });
+  outgoing.writeHead(200, Object.fromEntries(c.body(null).headers));
+  outgoing.flushHeaders();
+  void write({ write: (text) => room(outgoing, text), gone: gone.signal }).finally(() => outgoing.end());
+  return RESPONSE_ALREADY_SENT;
+}
+
+async function room(outgoing: ServerResponse, text: string): Promise<void> {
+  if (outgoing.destroyed || outgoing.write(text)) return;
+  await new Promise<void>((resolve) => {
+    const go = (): void => {
+      outgoing.off("drain", go).off("close", go);
+      resolve();
+    };
+    outgoing.on("drain", go).on("close", go);
+  });
+}
+
+/** A server that stops cuts its connections: that says nothing about what its clients want. */
+export function isShuttingDown(c: Context<ApiEnv>): boolean {
+  const socket = nodeHttp(c)?.incoming.socket as { server?: { listening?: boolean } } | undefined;
+  return socket?.server?.listening === false;
+}
