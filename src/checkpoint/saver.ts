@@ -111,8 +111,10 @@ export class Saver extends BaseCheckpointSaver<string> {
       // meanwhile; and a copy of a checkpoint stands under the copied one's parent, or under none.
       const isCopy = metadata.source === "fork";
       const last = this.lastPut.get(place);
-      const allValues = isCopy || parentId !== last?.tuple.checkpoint.id;
-      const hasWrites = last?.tuple.checkpoint.id === checkpoint.id && last.hasWrites;
+      const lastId = last?.tuple.checkpoint.id;
+      const isAgain = checkpoint.id === lastId;
+      const allValues = isCopy || isAgain || (parentId !== null && parentId !== lastId);
+      const hasWrites = isAgain && last?.hasWrites === true;
       this.lastPut.set(place, { tuple: tupleOfPut(address, checkpoint, metadata), hasWrites });
       const runId = this.options.runId ?? null;
       return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
