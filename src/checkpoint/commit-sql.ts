@@ -222,8 +222,9 @@ function keepFirst<Value>(map: Map<string, Value>, key: string, value: Value): v
   if (!map.has(key)) map.set(key, value);
 }
 
+/** No name has a NUL in it. */
 function keyOf(...parts: readonly (string | number)[]): string {
-  return JSON.stringify(parts);
+  return parts.join("\0");
 }
 
 /** A bytea[] as its text: an array of arrays of different lengths is no parameter. Null for none. */

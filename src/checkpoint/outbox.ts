@@ -8,8 +8,8 @@ import { type BodyNode, bytesOf, type CheckpointOp, type Commit, type ObjectRow 
 export type Upload = (body: BodyNode) => Promise<ObjectRow | null>;
 
 export type Outbox = Readonly<{
-  /** Makes the draft at once and resolves when it is durable, with the keys of the bodies it stored. */
-  send(make: () => Draft): Promise<readonly string[]>;
+  /** Makes the draft at once; resolves when it is durable, after `stored` was called with it. */
+  send(make: () => Draft, stored: (draft: Draft) => void): Promise<void>;
   /** Resolves when everything sent so far is durable; rejects if anything failed. */
   flushed(): Promise<void>;
   /** Bytes of what was sent and isn't durable yet. */
@@ -71,32 +71,39 @@ export function createOutbox(commit: Commit, upload: Upload | null): Outbox {
     return handed.then(() => committed);
   };
 
-  const attempt = async (make: () => Draft): Promise<readonly string[]> => {
-    if (failure !== undefined) throw failure.error;
-    try {
-      const draft = make();
+  return {
+    // Every promise less counts: this is done twice for each node of each run.
+    send(make, stored) {
+      if (failure !== undefined) return Promise.reject(failure.error);
+      let draft: Draft;
+      try {
+        draft = make();
+      } catch (error) {
+        failure = { error };
+        return Promise.reject(error);
+      }
       const bytes = draft.large.reduce((sum, { data }) => sum + data.length, bytesOf(draft.op));
       waitingBytes += bytes;
-      await handOver(draft).finally(() => (waitingBytes -= bytes));
-      return [...draft.op.nodes, ...draft.large].map(({ key }) => key);
-    } catch (error) {
-      failure ??= { error };
-      throw error;
-    }
-  };
-
-  return {
-    send(make) {
-      const sent = attempt(make);
-      const settled: Promise<unknown> = sent.then(
-        () => onTheirWay.delete(settled),
-        () => onTheirWay.delete(settled),
+      const arrived = (): void => {
+        waitingBytes -= bytes;
+        onTheirWay.delete(sent);
+      };
+      const sent: Promise<void> = handOver(draft).then(
+        () => {
+          arrived();
+          stored(draft);
+        },
+        (error: unknown) => {
+          arrived();
+          failure ??= { error };
+          throw error;
+        },
       );
-      onTheirWay.add(settled);
+      onTheirWay.add(sent);
       return sent;
     },
     async flushed() {
-      await Promise.all(onTheirWay);
+      if (onTheirWay.size > 0) await Promise.allSettled(onTheirWay);
       if (failure !== undefined) throw failure.error;
     },
     waitingBytes: () => waitingBytes,

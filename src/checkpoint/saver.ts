@@ -82,8 +82,8 @@ export class Saver extends BaseCheckpointSaver<string> {
   }
 
   /** Resolves when every write handed over so far is durable; rejects if one failed, and from then on always. */
-  async flushed(): Promise<void> {
-    await this.outbox?.flushed();
+  flushed(): Promise<void> {
+    return this.outbox?.flushed() ?? Promise.resolve();
   }
 
   /** Whether so much waits to be durable that the run should not make more. */
@@ -122,13 +122,8 @@ export class Saver extends BaseCheckpointSaver<string> {
     return { configurable: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: checkpoint.id } };
   }
 
-  override async putWrites(
-    config: RunnableConfig,
-    writes: PendingWrite[],
-    taskId: string,
-    taskPath = "",
-  ): Promise<void> {
-    await this.putIndexedWrites(config, indexWrites(writes, taskId, taskPath));
+  override putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string, taskPath = ""): Promise<void> {
+    return this.putIndexedWrites(config, indexWrites(writes, taskId, taskPath));
   }
 
   /** Writes that have their index already: of any tasks, as another saver stored them. */
@@ -199,7 +194,7 @@ export class Saver extends BaseCheckpointSaver<string> {
       : new KnowingSaver(this.options, new Map([[threadId, last.tuple]]));
   }
 
-  private async send(threadId: string, make: (session: EncodeSession) => CheckpointOp): Promise<void> {
+  private send(threadId: string, make: (session: EncodeSession) => CheckpointOp): Promise<void> {
     if (this.outbox === null) throw readOnly();
     const { largeBodies, runId, attempt } = this.options;
     const own = largeBodies?.threadId ?? threadId;
@@ -208,8 +203,13 @@ export class Saver extends BaseCheckpointSaver<string> {
       throw new EngineError("bad_request", `${who} holds thread ${own} and can't write to ${threadId}.`);
     }
     const session = this.sessionOf(threadId);
-    const draft = () => splitLarge(make(session), largeBodies?.fromBytes);
-    for (const key of await this.outbox.send(draft)) session.known.add(key);
+    return this.outbox.send(
+      () => splitLarge(make(session), largeBodies?.fromBytes),
+      ({ op, large }) => {
+        for (const { key } of op.nodes) session.known.add(key);
+        for (const { key } of large) session.known.add(key);
+      },
+    );
   }
 
   private sessionOf(threadId: string): EncodeSession {

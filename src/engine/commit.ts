@@ -51,14 +51,19 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
   return {
     forLease(lease, signal) {
       const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined };
-      const enqueue = (op: CheckpointOp) =>
+      const enqueue = (op: CheckpointOp, bytes: number) =>
         new Promise<void>((resolve, reject) => {
           if (queue.failed !== undefined) return reject(queue.failed);
-          queue.waiting.push({ op, bytes: bytesOf(op), resolve, reject });
+          queue.waiting.push({ op, bytes, resolve, reject });
           queues.add(queue);
           kick();
         });
-      return async (op) => void (await Promise.all(splitOp(op, MAX_BATCH_BYTES).map(enqueue)));
+      return (op) => {
+        const bytes = bytesOf(op);
+        if (bytes <= MAX_BATCH_BYTES) return enqueue(op, bytes);
+        const parts = splitOp(op, MAX_BATCH_BYTES).map((part) => enqueue(part, bytesOf(part)));
+        return Promise.all(parts).then(() => undefined);
+      };
     },
     async idle() {
       while (busy !== undefined) await busy;

@@ -117,15 +117,13 @@ function startAttempt(
     drain: signals.drain,
     fail,
     storeError: () => failed,
-    commit: async (op) => {
+    commit: (op) => {
       // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
-      over.throwIfAborted();
-      try {
-        await send(op);
-      } catch (error) {
+      if (over.aborted) return Promise.reject(over.reason as Error);
+      return send(op).catch((error: unknown) => {
         fail(error);
         throw error;
-      }
+      });
     },
   };
 }
