@@ -51,13 +51,15 @@ test(
           bytes = Buffer.concat([bytes.subarray(0, place), Buffer.of(to), bytes.subarray(place)]);
         else bytes[place] = to;
       }
-      const startMs = performance.now();
+      // Its own work, not what else the machine does meanwhile.
+      const before = process.cpuUsage();
       try {
         decoder.decode(bytes.toString("utf8"));
       } catch (error) {
         if (!isEngineError(error, "body_corrupt")) throw error;
       }
-      expect(performance.now() - startMs).toBeLessThan(1_000);
+      const { user, system } = process.cpuUsage(before);
+      expect(user + system).toBeLessThan(1_000_000);
     });
     fc.assert(property, { numRuns: size(2_000, 100_000), seed: 2 });
   },
