@@ -45,6 +45,9 @@ function seeded(seed: number): () => number {
   };
 }
 
+/** Operations in the life of a worker. */
+const RESTART_AFTER = 20;
+
 type Pick = <T>(items: readonly T[]) => T;
 
 async function query<R extends object>({ db }: TestEngine, text: string, values: unknown[] = []): Promise<R[]> {
@@ -139,16 +142,21 @@ test.each([1, 2, 3])(
       const threads: string[] = [];
       for (let n = 0; n < 6; n += 1) threads.push((await t.client.threads.create()).thread_id);
       let acting = true;
+      let operations = 0;
       const scheduling = (async () => {
         while (acting) {
           if ((await t.fireTimers()) === 0) await new Promise((resolve) => setTimeout(resolve, 20));
         }
       })();
       const restarting = (async () => {
-        for (let worker: Running | undefined; acting; ) {
-          await worker?.stop();
-          worker = t.startWorker({ concurrency: 3 });
-          await new Promise((resolve) => setTimeout(resolve, 500));
+        // By what was done, not by time: a slow machine would have more of them to start, and be slower still.
+        for (let worker: Running | undefined, next = 0; acting; ) {
+          if (operations < next) await new Promise((resolve) => setTimeout(resolve, 10));
+          else {
+            next = operations + RESTART_AFTER;
+            await worker?.stop();
+            worker = t.startWorker({ concurrency: 3 });
+          }
         }
       })();
       await Promise.all(
@@ -157,6 +165,7 @@ test.each([1, 2, 3])(
             await act(t, random, pick, threads).catch((error: unknown) => {
               if (!isRefusal(error)) throw error;
             });
+            operations += 1;
           }
         }),
       );
@@ -175,5 +184,5 @@ test.each([1, 2, 3])(
       await expectConsistent(t);
     });
   },
-  120_000,
+  300_000,
 );
