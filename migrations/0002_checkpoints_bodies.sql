@@ -19,6 +19,9 @@ create table packs (
   -- Block i is the bytes [offsets[i], offsets[i + 1]) with the sha256 hashes[i].
   block_offsets bigint[] not null default '{}',
   block_hashes bytea[] not null default '{}',
+  -- The bodies of it that are in use, as hashes, and the block of each.
+  bodies bytea[] not null default '{}',
+  body_blocks int[] not null default '{}' check (cardinality(body_blocks) = cardinality(bodies)),
   created_at timestamptz not null default now(),
   primary key (tenant_id, pack_id)
 );
@@ -36,17 +39,12 @@ create table staged_bodies (
   created_at timestamptz not null default now(),
   primary key (tenant_id, thread_id, hash)
 );
--- A body in the object store: which pack, which block of it.
-create table bodies (
-  tenant_id text collate "C" not null,
-  thread_id uuid not null,
-  hash bytea not null check (length(hash) = 32),
-  pack_id uuid not null,
-  block int not null,
-  primary key (tenant_id, thread_id, hash),
-  foreign key (tenant_id, pack_id) references packs
-);
-create index bodies_pack on bodies (tenant_id, pack_id);
+-- The bodies in the object store: which pack, which block of it. A row per body would be most of what a thread keeps here.
+create view bodies as
+  select p.tenant_id, p.thread_id, b.hash, p.pack_id, b.block
+  from packs p
+  cross join lateral unnest(p.bodies, p.body_blocks) as b(hash, block)
+  where p.status = 'stored';
 
 -- Newest means largest seq, never largest id: ids carry the clock of the machine that made them.
 create table checkpoints (

@@ -39,17 +39,6 @@ table assistants
   constraint assistants_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
   CREATE INDEX assistants_graph ON perdure.assistants USING btree (tenant_id, graph_id)
 
-table bodies
-  tenant_id text collate "C" not null
-  thread_id uuid not null
-  hash bytea not null
-  pack_id uuid not null
-  block integer not null
-  constraint bodies_hash_check CHECK ((length(hash) = 32))
-  constraint bodies_pkey PRIMARY KEY (tenant_id, thread_id, hash)
-  constraint bodies_tenant_id_pack_id_fkey FOREIGN KEY (tenant_id, pack_id) REFERENCES packs(tenant_id, pack_id)
-  CREATE INDEX bodies_pack ON perdure.bodies USING btree (tenant_id, pack_id)
-
 table channel_versions
   tenant_id text collate "C" not null
   thread_id uuid not null
@@ -146,9 +135,12 @@ table packs
   entries integer
   block_offsets bigint[] not null default '{}'::bigint[]
   block_hashes bytea[] not null default '{}'::bytea[]
+  bodies bytea[] not null default '{}'::bytea[]
+  body_blocks integer[] not null default '{}'::integer[]
   created_at timestamp with time zone not null default now()
   constraint packs_body_kind_check CHECK ((body_kind = ANY (ARRAY[0, 1, 2])))
   constraint packs_check CHECK (starts_with(key, (((tenant_id || '/'::text) || (thread_id)::text) || '/'::text)))
+  constraint packs_check1 CHECK ((cardinality(body_blocks) = cardinality(bodies)))
   constraint packs_kind_check CHECK ((kind = ANY (ARRAY['pack'::text, 'object'::text, 'manifest'::text])))
   constraint packs_pkey PRIMARY KEY (tenant_id, pack_id)
   constraint packs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'stored'::text, 'doomed'::text])))
@@ -584,3 +576,12 @@ begin
 end
 $function$
 
+
+view bodies as SELECT p.tenant_id,
+    p.thread_id,
+    b.hash,
+    p.pack_id,
+    b.block
+   FROM (packs p
+     CROSS JOIN LATERAL UNNEST(p.bodies, p.body_blocks) b(hash, block))
+  WHERE (p.status = 'stored'::text);

@@ -4,6 +4,7 @@
 // They leave out a run as a whole when a large body of it was swept before its commit (its pack is doomed), so that
 // nothing is stored that names it: `CHECKPOINT_RESULT` counts those per row of `fence(run_id)`, and the run must fail.
 // A checkpoint that was moved and is put again keeps its place in the pack: the writes in its record are nowhere else.
+// A body that was moved and comes again is staged again: the mover drops it, it has all of a thread's hashes at hand.
 // Every insert may be repeated, and rows go in in the order of their keys, so that two workers can't deadlock.
 import { byteArray } from "../db/byte-array.js";
 import type { BodyNode, CheckpointOp, CheckpointRow, ObjectRow, ValueRow, WriteRow } from "./ops.js";
@@ -42,25 +43,15 @@ object_rows as (
   where f.run_id not in (select run_id from gone_objects)
 ), stored_objects as (
   update packs p
-  set status = 'stored'
+  set status = 'stored', bodies = array[o.hash], body_blocks = '{0}'
   from object_rows o
   join g using (run_id)
   where p.tenant_id = g.tenant_id and p.pack_id = o.pack_id and p.status = 'pending'
-), object_bodies as (
-  insert into bodies (tenant_id, thread_id, hash, pack_id, block)
-  select g.tenant_id, g.thread_id, o.hash, o.pack_id, 0
-  from object_rows o
-  join g using (run_id)
-  order by 1, 2, 3
-  on conflict (tenant_id, thread_id, hash) do nothing
 ), new_bodies as (
   insert into staged_bodies (tenant_id, thread_id, hash, kind, refs, data)
   select g.tenant_id, g.thread_id, u.hash, u.kind, u.refs::bytea[], u.data
   from ${rows({ run_id: "uuid", hash: "bytea", kind: "smallint", refs: "text", data: "bytea" })}
   join g using (run_id)
-  where not exists (
-    select 1 from bodies b where b.tenant_id = g.tenant_id and b.thread_id = g.thread_id and b.hash = u.hash
-  )
   order by 1, 2, 3
   on conflict (tenant_id, thread_id, hash) do nothing
 ), new_values as (

@@ -11,7 +11,7 @@ export async function packsInUse(sql: Sql, key: ThreadKey): Promise<PackInUse[]>
     `select p.pack_id as "packId", p.kind, p.key
     from packs p
     where p.tenant_id = $1 and p.thread_id = $2 and p.status = 'stored' and (
-      exists (select 1 from bodies b where b.tenant_id = $1 and b.pack_id = p.pack_id)
+      cardinality(p.bodies) > 0
       or exists (select 1 from checkpoints c where c.tenant_id = $1 and c.pack_id = p.pack_id))
     order by p.pack_id`,
     [key.tenantId, key.threadId],
@@ -49,12 +49,12 @@ export async function copyRows(sql: Sql, from: ThreadKey, to: ThreadId, packs: r
     [...both, ...mapping],
   );
   await sql.query(
-    `insert into bodies (tenant_id, thread_id, hash, pack_id, block)
-    select b.tenant_id, $3, b.hash, m.pack_id, b.block
-    from bodies b
-    left join unnest($4::uuid[], $5::uuid[]) m(from_pack, pack_id) on m.from_pack = b.pack_id
-    where b.tenant_id = $1 and b.thread_id = $2`,
-    [...both, ...mapping],
+    `update packs copy
+    set bodies = p.bodies, body_blocks = p.body_blocks
+    from unnest($2::uuid[], $3::uuid[]) m(from_pack, pack_id)
+    join packs p on p.tenant_id = $1 and p.pack_id = m.from_pack
+    where copy.tenant_id = $1 and copy.pack_id = m.pack_id`,
+    [from.tenantId, ...mapping],
   );
   await sql.query(
     `insert into staged_bodies (tenant_id, thread_id, hash, kind, refs, data)

@@ -2,6 +2,7 @@
 // A row that changed since it was read (its xmin tells) stays for the next move: what was uploaded doesn't hold it.
 import type { Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+import { type BodyInBlock, setBodies } from "./moved-bodies.js";
 import type { PackAddress } from "./pack-types.js";
 
 export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
@@ -11,14 +12,13 @@ export type StagedNode = Readonly<{ hash: Buffer; kind: 0 | 1 | 2; data: Buffer 
 /** Bodies that are in Postgres only, oldest first: at least one, then as many as begin before `maxBytes`. */
 export async function stagedNodes(sql: Sql, key: ThreadKey, maxBytes: number): Promise<StagedNode[]> {
   const { rows } = await sql.query<StagedNode>(
-    `with sized as (
+    `with moved as materialized (
+      select b.hash from bodies b where b.tenant_id = $1 and b.thread_id = $2
+    ), sized as (
       select s.hash, s.kind, s.data, s.created_at,
         sum(octet_length(s.data)) over (order by s.created_at, s.hash) - octet_length(s.data) as bytes_before
       from staged_bodies s
-      where s.tenant_id = $1 and s.thread_id = $2
-        and not exists (
-          select 1 from bodies b where b.tenant_id = $1 and b.thread_id = $2 and b.hash = s.hash
-        )
+      where s.tenant_id = $1 and s.thread_id = $2 and s.hash not in (select m.hash from moved m)
     )
     select hash, kind, data
     from sized
@@ -32,10 +32,13 @@ export async function stagedNodes(sql: Sql, key: ThreadKey, maxBytes: number): P
 /** Which of these bodies the thread has, in Postgres or in the object store: their keys. */
 export async function heldBodies(sql: Sql, key: ThreadKey, hashes: readonly Buffer[]): Promise<ReadonlySet<string>> {
   const { rows } = await sql.query<{ hash: Buffer }>(
-    `select w.hash
-    from unnest($3::bytea[]) w(hash)
-    where exists (select 1 from bodies b where b.tenant_id = $1 and b.thread_id = $2 and b.hash = w.hash)
-      or exists (select 1 from staged_bodies s where s.tenant_id = $1 and s.thread_id = $2 and s.hash = w.hash)`,
+    `select s.hash
+    from staged_bodies s
+    where s.tenant_id = $1 and s.thread_id = $2 and s.hash = any ($3::bytea[])
+    union
+    select b.hash
+    from bodies b
+    where b.tenant_id = $1 and b.thread_id = $2 and (b.hash in (select unnest($3::bytea[]))) is true`,
     [key.tenantId, key.threadId, hashes],
   );
   return new Set(rows.map(({ hash }) => hash.toString("base64url")));
@@ -263,25 +266,26 @@ export async function placeNodes(
   sql: Sql,
   key: ThreadKey,
   packId: string,
-  placed: readonly Readonly<{ hash: Buffer; block: number }>[],
+  placed: readonly BodyInBlock[],
 ): Promise<void> {
-  await sql.query(
-    `insert into bodies (tenant_id, thread_id, hash, pack_id, block)
-    select $1, $2, p.hash, $3, p.block
-    from unnest($4::bytea[], $5::int[]) p(hash, block)
-    order by p.hash
-    on conflict do nothing`,
-    [key.tenantId, key.threadId, packId, placed.map((n) => n.hash), placed.map((n) => n.block)],
+  const { rows } = await sql.query<{ hash: Buffer }>(
+    `select b.hash
+    from bodies b
+    where b.tenant_id = $1 and b.thread_id = $2 and (b.hash in (select unnest($3::bytea[]))) is true`,
+    [key.tenantId, key.threadId, placed.map(({ hash }) => hash)],
   );
+  const before = new Set(rows.map(({ hash }) => hash.toString("base64url")));
+  const fresh = new Map(placed.map((body) => [body.hash.toString("base64url"), body]));
+  for (const name of before) fresh.delete(name);
+  await setBodies(sql, key, packId, [...fresh.values()]);
 }
 
 /** Deletes staged bodies that are in the object store as well; returns how many. */
 export async function deletePlacedNodes(sql: Sql, key: ThreadKey): Promise<number> {
   const { rowCount } = await sql.query(
     `delete from staged_bodies s
-    using bodies b
     where s.tenant_id = $1 and s.thread_id = $2
-      and b.tenant_id = $1 and b.thread_id = $2 and b.hash = s.hash`,
+      and (s.hash in (select b.hash from bodies b where b.tenant_id = $1 and b.thread_id = $2)) is true`,
     [key.tenantId, key.threadId],
   );
   return rowCount;

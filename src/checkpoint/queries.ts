@@ -319,7 +319,7 @@ export async function deleteThreadCheckpoints(
   sql: Sql,
   { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
 ): Promise<void> {
-  // One statement: the foreign keys to packs are checked at its end.
+  // One statement: the foreign key to packs is checked at its end.
   await sql.query(
     `with writes as (
       delete from checkpoint_writes where tenant_id = $1 and thread_id = $2
@@ -327,8 +327,6 @@ export async function deleteThreadCheckpoints(
       delete from channel_versions where tenant_id = $1 and thread_id = $2
     ), staged as (
       delete from staged_bodies where tenant_id = $1 and thread_id = $2
-    ), moved as (
-      delete from bodies where tenant_id = $1 and thread_id = $2
     ), states as (
       delete from checkpoints where tenant_id = $1 and thread_id = $2
     )

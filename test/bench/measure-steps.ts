@@ -211,7 +211,7 @@ function counting(db: Db): Readonly<{ db: Db; count: () => number }> {
   return { db: { ...db, query }, count: () => n };
 }
 
-const TABLES = ["checkpoints", "channel_versions", "checkpoint_writes", "staged_bodies", "bodies", "packs"];
+const TABLES = ["checkpoints", "channel_versions", "checkpoint_writes", "staged_bodies", "packs"];
 
 /** Bytes per checkpoint in Postgres, with indexes, as they are and after `vacuum full`. */
 async function weigh(db: Db) {

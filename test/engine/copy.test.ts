@@ -105,7 +105,7 @@ test("tenants share no object, and no pointer leads from one to another's", asyn
     const hash = hashes.rows[0]!.hash;
     // A row of alice that names bob's pack, or bob's object, can't be written.
     await expect(
-      t.db.db.query("update bodies set pack_id = $1 where thread_id = $2", [ofBob.pack_id, alices]),
+      t.db.db.query("update checkpoints set pack_id = $1 where thread_id = $2", [ofBob.pack_id, alices]),
     ).rejects.toMatchObject({ code: "23503" });
     await expect(
       t.db.db.query("update packs set key = $1 where tenant_id = 'alice'", [ofBob.key]),

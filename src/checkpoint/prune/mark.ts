@@ -2,12 +2,11 @@
 // Reads packs, so it belongs outside of any transaction; what it finds holds as long as no run works on the thread and no
 // run's content is moved.
 import { EngineError, isEngineError } from "../../core/errors.js";
-import { findPacks } from "../body-queries.js";
+import { type BodyPlace, bodyPlaces, findPacks } from "../body-queries.js";
 import { referencesIn, referencesOfNode } from "../codec/format.js";
 import type { PackedNode } from "../pack-types.js";
 import { type OpenTexts, openStates, type Places, type Reading, readPlaces } from "./open-states.js";
 import type { StateNode } from "./plan.js";
-import { bodyPlaces } from "./read-queries.js";
 
 export type Marked = Readonly<{
   /** Pruned states that stay for some channels of their descendants, by checkpoint id. */
@@ -157,24 +156,23 @@ async function followSome(
   live: Set<string>,
   done: Set<string>,
 ): Promise<void> {
-  const hashes = keys.map((key) => Buffer.from(key, "base64url"));
-  const found = await bodyPlaces(reading.sql, reading.key, hashes);
-  const moved = found.flatMap(({ hash, packId, block }) =>
-    packId === null || block === null ? [] : [{ name: hash.toString("base64url"), packId, block }],
-  );
-  for (const { hash, staged, packId } of found) {
-    const name = hash.toString("base64url");
-    if (!staged && packId === null) throw missing(reading, name);
-    live.add(name);
-    if (staged) done.add(name);
-  }
+  const { tenantId, threadId } = reading.key;
+  const found = await bodyPlaces(reading.sql, tenantId, threadId, keys);
+  const lost = new Set(keys);
+  for (const { key } of found) lost.delete(key);
+  for (const key of lost) throw missing(reading, key);
+  const moved = found.filter((place) => place.staged === null);
   const objects = await readObjects(reading, moved);
   const blocks = await readPlaces(reading, moved);
-  for (const { name, packId, block } of moved) {
-    const node = objects.get(packId) ?? blocks.get(`${packId} ${block}`)?.nodes.get(name);
-    if (node === undefined) throw missing(reading, name);
-    done.add(name);
-    for (const reference of referencesOfNode(node)) live.add(reference);
+  const namesOf = (place: BodyPlace): readonly string[] => {
+    if (place.staged !== null) return place.staged;
+    const node = objects.get(place.packId) ?? blocks.get(`${place.packId} ${place.block}`)?.nodes.get(place.key);
+    if (node === undefined) throw missing(reading, place.key);
+    return referencesOfNode(node);
+  };
+  for (const place of found) {
+    for (const name of [place.key, ...namesOf(place)]) live.add(name);
+    done.add(place.key);
   }
 }
 

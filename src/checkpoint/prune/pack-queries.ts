@@ -1,8 +1,9 @@
 // Packs of which little is in use: found, emptied into new ones, and given up. Only rows; the objects are the caller's.
 import type { Sql } from "../../core/deps.js";
+import { setBodies, takeBodies } from "../moved-bodies.js";
 import type { ThreadKey } from "../move-queries.js";
 import type { PackAddress } from "../pack-types.js";
-import type { RunsInPack } from "./sweep-queries.js";
+import { type RunsInPack, USED } from "./packs-used.js";
 
 /**
  * Gives up the packs and objects that nothing points to, but for those in `inUse`: their objects may be deleted after the grace
@@ -18,7 +19,7 @@ export async function retirePacks(
     set status = 'doomed', delete_after = clock_timestamp() + $4::float8 * interval '1 ms'
     where p.tenant_id = $1 and p.thread_id = $2 and p.status = 'stored' and p.kind <> 'manifest'
       and p.pack_id <> all ($3::uuid[])
-      and not exists (select 1 from bodies b where b.tenant_id = $1 and b.pack_id = p.pack_id)
+      and cardinality(p.bodies) = 0
       and not exists (select 1 from checkpoints c where c.tenant_id = $1 and c.pack_id = p.pack_id)`,
     [key.tenantId, key.threadId, retire.inUse, retire.graceMs],
   );
@@ -34,26 +35,12 @@ export async function sparsePacks(
   find: Readonly<{ share: number; runs: readonly RunsInPack[]; except: readonly string[] }>,
 ): Promise<SparsePack[]> {
   const { rows } = await sql.query<PackAddress & Readonly<{ bytes: number }>>(
-    `with pointed as (
-      select pack_id, count(*) as n
-      from (
-        select b.pack_id from bodies b where b.tenant_id = $1 and b.thread_id = $2
-        union all
-        select c.pack_id from checkpoints c where c.tenant_id = $1 and c.thread_id = $2 and c.pack_id is not null
-      ) pointers
-      group by pack_id
-    ), used as (
-      select p.*, (coalesce(pointed.n, 0) + coalesce(r.n, 0))::float8 / greatest(1, p.entries) as share
-      from packs p
-      left join pointed using (pack_id)
-      left join unnest($4::uuid[], $5::int[]) r(pack_id, n) using (pack_id)
-      where p.tenant_id = $1 and p.thread_id = $2 and p.status = 'stored' and p.kind = 'pack' and p.pack_id <> all ($6::uuid[])
-    )
+    `with ${USED}
     select pack_id as "packId", key, bytes, block_offsets as offsets, block_hashes as hashes
     from used
-    where share > 0 and share <= $3
+    where kind = 'pack' and share > 0 and share <= $5 and pack_id <> all ($6::uuid[])
     order by share, pack_id`,
-    [key.tenantId, key.threadId, find.share, find.runs.map((r) => r.packId), find.runs.map((r) => r.runs), find.except],
+    [key.tenantId, key.threadId, find.runs.map((r) => r.packId), find.runs.map((r) => r.runs), find.share, find.except],
   );
   return rows.map(({ bytes, ...address }) => ({ bytes, address }));
 }
@@ -95,20 +82,11 @@ export async function repoint(
   moved: Readonly<{ bodies: readonly RepackedBody[]; checkpoints: readonly RepackedCheckpoint[] }>,
 ): Promise<number> {
   const { bodies, checkpoints } = moved;
-  const ofBodies = await sql.query(
-    `update bodies b
-    set pack_id = $3, block = m.block
-    from unnest($4::bytea[], $5::uuid[], $6::int[]) m(hash, from_pack, block)
-    where b.tenant_id = $1 and b.thread_id = $2 and b.hash = m.hash and b.pack_id = m.from_pack`,
-    [
-      key.tenantId,
-      key.threadId,
-      packId,
-      bodies.map((b) => b.hash),
-      bodies.map((b) => b.from),
-      bodies.map((b) => b.block),
-    ],
-  );
+  const hashes = bodies.map(({ hash }) => hash);
+  const from = [...new Set(bodies.map((body) => body.from))];
+  const taken = new Set((await takeBodies(sql, key, hashes, from)).map((hash) => hash.toString("base64url")));
+  const still = bodies.filter(({ hash }) => taken.delete(hash.toString("base64url")));
+  await setBodies(sql, key, packId, still);
   const ofCheckpoints = await sql.query(
     `update checkpoints c
     set pack_id = $3, block = m.block
@@ -125,5 +103,5 @@ export async function repoint(
       checkpoints.map((c) => c.block),
     ],
   );
-  return ofBodies.rowCount + ofCheckpoints.rowCount;
+  return still.length + ofCheckpoints.rowCount;
 }

@@ -147,28 +147,6 @@ function textsOf(rows: readonly TextRow[]): StoredTexts[] {
     }));
 }
 
-export type BodyPlace = Readonly<{ hash: Buffer; staged: boolean; packId: string | null; block: number | null }>;
-
-/** Where these bodies are, and with a staged one those it names. One that is nowhere has neither place. */
-export async function bodyPlaces(sql: Sql, key: ThreadKey, hashes: readonly Buffer[]): Promise<BodyPlace[]> {
-  const { rows } = await sql.query<BodyPlace>(
-    `with recursive wanted(hash) as (
-      select unnest($3::bytea[])
-      union
-      select r.hash
-      from wanted
-      join staged_bodies s on s.tenant_id = $1 and s.thread_id = $2 and s.hash = wanted.hash
-      cross join lateral unnest(s.refs) as r(hash)
-    )
-    select wanted.hash, s.hash is not null as staged, b.pack_id as "packId", b.block
-    from wanted
-    left join staged_bodies s on s.tenant_id = $1 and s.thread_id = $2 and s.hash = wanted.hash
-    left join bodies b on s.hash is null and b.tenant_id = $1 and b.thread_id = $2 and b.hash = wanted.hash`,
-    [key.tenantId, key.threadId, hashes],
-  );
-  return rows;
-}
-
 /** Every body the thread has, staged or moved. */
 export async function bodyHashes(sql: Sql, key: ThreadKey): Promise<Buffer[]> {
   const { rows } = await sql.query<{ hash: Buffer }>(

@@ -1,7 +1,9 @@
 // What pruning deletes, inside one transaction that holds the thread and its runs. Every statement counts what went, so that a
 // rehearsal that is rolled back tells the same as the act.
 import type { Sql } from "../../core/deps.js";
+import { takeBodies } from "../moved-bodies.js";
 import type { ThreadKey } from "../move-queries.js";
+import { type RunsInPack, USED } from "./packs-used.js";
 import type { CheckpointKey } from "./read-queries.js";
 
 /** Rows that went, and the bytes they had. */
@@ -111,29 +113,19 @@ export async function deleteUnneededValues(sql: Sql, key: ThreadKey): Promise<Go
 /** Deletes bodies by hash, staged or moved. */
 export async function deleteBodies(sql: Sql, key: ThreadKey, hashes: readonly Buffer[]): Promise<Gone> {
   if (hashes.length === 0) return NOTHING;
-  const { rows } = await sql.query<Gone>(
-    `with dead as materialized (
-      select unnest($3::bytea[]) as hash
-    ), staged as (
-      delete from staged_bodies s
-      using dead
-      where s.tenant_id = $1 and s.thread_id = $2 and s.hash = dead.hash
-      returning s.hash, pg_column_size(s.*) as bytes
-    ), moved as (
-      delete from bodies b
-      using dead
-      where b.tenant_id = $1 and b.thread_id = $2 and b.hash = dead.hash
-      returning b.hash, pg_column_size(b.*) as bytes
-    )
-    select count(distinct hash)::int as rows, coalesce(sum(bytes), 0)::float8 as bytes
-    from (select * from staged union all select * from moved) gone`,
+  const { rows } = await sql.query<Readonly<{ hash: Buffer; bytes: number }>>(
+    `delete from staged_bodies s
+    where s.tenant_id = $1 and s.thread_id = $2 and (s.hash in (select unnest($3::bytea[]))) is true
+    returning s.hash, pg_column_size(s.*) as bytes`,
     [key.tenantId, key.threadId, hashes],
   );
-  return rows[0] ?? NOTHING;
+  const moved = await takeBodies(sql, key, hashes);
+  const gone = new Set([...rows, ...moved.map((hash) => ({ hash }))].map(({ hash }) => hash.toString("base64url")));
+  return { rows: gone.size, bytes: rows.reduce((sum, { bytes }) => sum + bytes, moved.length * MOVED_BYTES) };
 }
 
-/** How many runs have their content in each of these packs. */
-export type RunsInPack = Readonly<{ packId: string; runs: number }>;
+/** What a moved body takes in Postgres: a hash and a number, in arrays. */
+const MOVED_BYTES = 40;
 
 /**
  * Bytes of the thread's objects that are in use: of each pack, as much of it as there are entries that something still points to.
@@ -141,21 +133,8 @@ export type RunsInPack = Readonly<{ packId: string; runs: number }>;
  */
 export async function storeBytesInUse(sql: Sql, key: ThreadKey, runs: readonly RunsInPack[]): Promise<number> {
   const { rows } = await sql.query<{ bytes: number }>(
-    `with pointed as (
-      select pack_id, count(*) as n
-      from (
-        select b.pack_id from bodies b where b.tenant_id = $1 and b.thread_id = $2
-        union all
-        select c.pack_id from checkpoints c where c.tenant_id = $1 and c.thread_id = $2 and c.pack_id is not null
-      ) pointers
-      group by pack_id
-    )
-    select coalesce(sum(p.bytes * least(1, (coalesce(pointed.n, 0) + coalesce(r.n, 0)) / greatest(1, p.entries)::float8)), 0)
-      as bytes
-    from packs p
-    left join pointed using (pack_id)
-    left join unnest($3::uuid[], $4::int[]) r(pack_id, n) using (pack_id)
-    where p.tenant_id = $1 and p.thread_id = $2 and p.status = 'stored' and p.kind in ('pack', 'object')`,
+    `with ${USED}
+    select coalesce(sum(bytes * least(1, share)), 0) as bytes from used`,
     [key.tenantId, key.threadId, runs.map((r) => r.packId), runs.map((r) => r.runs)],
   );
   return rows[0]?.bytes ?? 0;
