@@ -9,6 +9,7 @@ const step = (name: string) => event(name, { kind: "step" });
 const settle = (name: string) => event(name, { kind: "settle" });
 const of = (name: string, tasks: string[], toolCallId?: string) =>
   event(name, { kind: "tasks", tasks, ...(toolCallId === undefined ? {} : { toolCallId }) });
+const asIs = (item: unknown): Outgoing[] => [item as Outgoing];
 const done = (taskId: string, ...toolCallIds: string[]): Outgoing => ({ kind: "task_done", taskId, toolCallIds });
 
 /** A saver and a client at the ends of `forward`, moved by hand. */
@@ -44,7 +45,7 @@ function harness() {
       await turns();
     },
     run: () =>
-      forward(source(), {
+      forward(source(), asIs, {
         push: async (out: StreamEvent) => void seen.push(out.event),
         flushed: async () => {
           const queue = blocked;
@@ -134,7 +135,7 @@ describe("nothing is shown before it is durable", () => {
       yield now("token");
       yield step("updates");
     }
-    const run = forward(source(), {
+    const run = forward(source(), asIs, {
       push: async (out) => void seen.push(out.event),
       flushed: () => Promise.reject(new Error("lease lost")),
     });
@@ -152,7 +153,7 @@ describe("nothing is shown before it is durable", () => {
     async function* source(): AsyncGenerator<Outgoing> {
       yield step("values");
     }
-    const run = forward(source(), { push: async (out) => void seen.push(out.event), flushed: () => pending });
+    const run = forward(source(), asIs, { push: async (out) => void seen.push(out.event), flushed: () => pending });
     await nextTurn();
     puts.shift()?.();
     for (let i = 0; i < 5; i++) await nextTurn();

@@ -49,8 +49,9 @@ async function collect(graph: unknown, input: unknown, modes: string[], subgraph
   const plan = planStream({ stream_mode: modes, stream_subgraphs: subgraphs });
   const options = { configurable: { thread_id: "t1", __internal: 1 }, runId: RUN_ID, durability: "sync" as const };
   const items: Outgoing[] = [];
-  const source = openSource(graph as RunnableGraph, input, options, plan);
-  for await (const item of outgoing(source, plan)) items.push(item);
+  const source = await openSource(graph as RunnableGraph, input, options, plan);
+  const outgoingOf = outgoing(source, plan);
+  for await (const chunk of source.chunks) items.push(...outgoingOf(chunk));
   return items;
 }
 

@@ -197,7 +197,7 @@ async function streamGraph(
     const graph = await bindGraph(options, run, base, saver);
     const { input, checkpoint, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
     const plan = planStream(request);
-    const source = openSource(
+    const source = await openSource(
       graph,
       input as Parameters<typeof openSource>[1],
       {
@@ -209,7 +209,7 @@ async function streamGraph(
       },
       plan,
     );
-    const held = await forward(outgoing(source, plan), {
+    const held = await forward(source.chunks, outgoing(source, plan), {
       push: (event) => sink.push(event),
       flushed: () => saver.flushed(),
     });

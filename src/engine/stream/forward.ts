@@ -12,14 +12,15 @@ export type ForwardOptions = Readonly<{
 }>;
 
 /**
- * Forwards until the graph's stream ends; returns the events that only the settling transaction may show.
+ * Forwards what goes out for each chunk until the graph's stream ends; returns the events that only the settling transaction may show.
  * What `push` or `flushed` reject with it rejects with; the graph's own error comes after everything durable was passed on.
  */
 export async function forward(
-  source: AsyncIterable<Outgoing>,
+  chunks: AsyncIterable<unknown>,
+  outgoing: (chunk: unknown) => Iterable<Outgoing>,
   { push, flushed }: ForwardOptions,
 ): Promise<readonly StreamEvent[]> {
-  const inbox = readAhead(source);
+  const inbox = readAhead(chunks, outgoing);
   const waiting = createWaitingRoom();
   const final: StreamEvent[] = [];
   const place = async (item: Outgoing): Promise<void> => {

@@ -4,7 +4,7 @@ import { sleepOf } from "../sleep.js";
 import { createMessagesMode, isToken } from "./messages-mode.js";
 import type { StreamPlan } from "./plan.js";
 import { checkpointShape, fieldsOf, taskShape } from "./shapes.js";
-import type { GraphEvent, SourceItem } from "./source.js";
+import type { GraphEvent, Source, SourceItem } from "./source.js";
 
 /** An event of the wire; `json` is the text of its data. */
 export type StreamEvent = Readonly<{ event: string; json: string }>;
@@ -31,10 +31,16 @@ const SETTLE: Gate = { kind: "settle" };
 
 type Chunk = Extract<SourceItem, { kind: "chunk" }>;
 
-/** What is to be sent, in order. Data is rendered as it comes: nodes may change their objects later. */
-export async function* outgoing(source: AsyncIterable<SourceItem>, plan: StreamPlan): AsyncGenerator<Outgoing> {
+/**
+ * What is to be sent for each chunk of the source, in order. Data is rendered when it is asked for, as it comes: nodes may change
+ * their objects later.
+ */
+export function outgoing(source: Pick<Source, "itemOf">, plan: StreamPlan): (chunk: unknown) => Iterable<Outgoing> {
   const convert = createConverter(plan);
-  for await (const item of source) yield* convert(item);
+  return (chunk) => {
+    const item = source.itemOf(chunk);
+    return item === undefined ? [] : convert(item);
+  };
 }
 
 function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgoing> {

@@ -14,20 +14,21 @@ export type ReadAhead<T> = Readonly<{
   stop(): void;
 }>;
 
-export function readAhead<T>(source: AsyncIterable<T>): ReadAhead<T> {
-  let items: T[] = [];
+/** `items` says what comes of each thing that the source yields. */
+export function readAhead<T>(source: AsyncIterable<unknown>, items: (from: unknown) => Iterable<T>): ReadAhead<T> {
+  let read: T[] = [];
   let ended = false;
   let stopped = false;
   let failure: Readonly<{ error: unknown }> | undefined;
   let onItem = (): void => {};
   let onRoom = (): void => {};
 
-  const read = async (): Promise<void> => {
+  const readOn = async (): Promise<void> => {
     try {
-      for await (const item of source) {
-        items.push(item);
-        onItem();
-        if (items.length >= LIMIT && !stopped) await new Promise<void>((resolve) => (onRoom = resolve));
+      for await (const from of source) {
+        for (const item of items(from)) read.push(item);
+        if (read.length > 0) onItem();
+        if (read.length >= LIMIT && !stopped) await new Promise<void>((resolve) => (onRoom = resolve));
         if (stopped) return;
       }
     } catch (error) {
@@ -37,17 +38,17 @@ export function readAhead<T>(source: AsyncIterable<T>): ReadAhead<T> {
       onItem();
     }
   };
-  void read();
+  void readOn();
 
   const takeReady = (): readonly T[] => {
-    const taken = items;
-    items = [];
+    const taken = read;
+    read = [];
     onRoom();
     return taken;
   };
   return {
     async take() {
-      if (items.length === 0 && !ended) await new Promise<void>((resolve) => (onItem = resolve));
+      if (read.length === 0 && !ended) await new Promise<void>((resolve) => (onItem = resolve));
       return takeReady();
     },
     takeReady,

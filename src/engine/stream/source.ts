@@ -23,30 +23,41 @@ export type GraphInput = StreamArguments[0];
 export type GraphOptions = Omit<NonNullable<StreamArguments[1]>, "streamMode" | "subgraphs"> &
   Readonly<{ runId: string }>;
 
+/** Every layer that waits for each chunk costs several promises, so there is one: who reads `chunks` asks what each is. */
+export type Source = Readonly<{
+  chunks: AsyncIterable<unknown>;
+  /** Undefined for what is not to be shown. */
+  itemOf(chunk: unknown): SourceItem | undefined;
+}>;
+
 /**
- * Starts the graph and yields what it streams as it comes.
+ * Starts the graph.
  *
- * @example for await (const item of openSource(graph, input, { ...config, runId, signal }, planStream(request)))
+ * @example
+ * const { chunks, itemOf } = await openSource(graph, input, { ...config, runId, signal }, planStream(request));
+ * for await (const chunk of chunks) show(itemOf(chunk));
  */
-export async function* openSource(
+export async function openSource(
   graph: RunnableGraph,
   input: GraphInput,
   options: GraphOptions,
   plan: StreamPlan,
-): AsyncGenerator<SourceItem> {
+): Promise<Source> {
   const { streamMode, subgraphs, events } = plan.langgraph;
   if (!events) {
     // streamMode is a list, so each chunk names its mode.
     const chunks = (await graph.stream(input, { ...options, streamMode, subgraphs })) as AsyncIterable<unknown>;
-    for await (const chunk of chunks) yield asChunk(chunk, subgraphs);
-    return;
+    return { chunks, itemOf: (chunk) => asChunk(chunk, subgraphs) };
   }
-  const all = graph.streamEvents(input, { ...options, version: "v2", streamMode, subgraphs });
-  for await (const event of all as AsyncIterable<GraphEvent>) {
-    const isChunk = event.event === "on_chain_stream" && event.run_id === options.runId;
-    if (isChunk) yield asChunk((event.data as { chunk: unknown }).chunk, subgraphs);
-    else if (!event.tags?.includes("langsmith:hidden")) yield { kind: "event", event };
-  }
+  return {
+    chunks: graph.streamEvents(input, { ...options, version: "v2", streamMode, subgraphs }) as AsyncIterable<unknown>,
+    itemOf(chunk) {
+      const event = chunk as GraphEvent;
+      const isOwn = event.event === "on_chain_stream" && event.run_id === options.runId;
+      if (isOwn) return asChunk((event.data as { chunk: unknown }).chunk, subgraphs);
+      return event.tags?.includes("langsmith:hidden") ? undefined : { kind: "event", event };
+    },
+  };
 }
 
 function asChunk(chunk: unknown, subgraphs: boolean): SourceItem {
