@@ -40,8 +40,12 @@ function noiseOf(samples: readonly Sample[], places: readonly Place[]): number |
   return noises.length === 0 ? null : Math.max(...noises);
 }
 
+/** As exactly as figures and bounds are shown. */
 function holds(figure: number, bound: Bound): boolean {
-  return "atLeast" in bound ? figure >= bound.atLeast : figure <= bound.atMost;
+  const [shown, limit] = [figure, "atLeast" in bound ? bound.atLeast : bound.atMost].map((n) =>
+    Number(n.toPrecision(3)),
+  ) as [number, number];
+  return "atLeast" in bound ? shown >= limit : shown <= limit;
 }
 
 export function targetTable(judged: readonly Judged[]): string {

@@ -37,13 +37,16 @@ type Loaded = Readonly<{
   settled?: () => Promise<unknown>;
 }>;
 
-/** Runs by concurrency: as many as make a few seconds of it. */
-type Amounts = Readonly<Record<number, number>>;
+/**
+ * Runs by concurrency: as many as make a few seconds of it. Before them, as many as it takes until what runs is compiled: half as
+ * many make a run of ours cost a third more, and one of a peer's, too.
+ */
+type Amounts = Readonly<Record<number, number>> & Readonly<{ warmUp: number }>;
 
 export async function measureRuns(run: Run): Promise<void> {
   const { quick, peers } = run;
-  const many: Amounts = quick ? { 1: 30, 10: 80, 50: 250 } : { 1: 120, 10: 300, 50: 600 };
-  const few: Amounts = quick ? { 1: 5, 10: 30, 50: 100 } : { 1: 15, 10: 100, 50: 300 };
+  const many: Amounts = quick ? { warmUp: 400, 1: 30, 10: 80, 50: 250 } : { warmUp: 800, 1: 120, 10: 300, 50: 600 };
+  const few: Amounts = quick ? { warmUp: 100, 1: 5, 10: 30, 50: 100 } : { warmUp: 300, 1: 15, 10: 100, 50: 300 };
   await measurePerdure(run, WHO.start, "start", many);
   if (peers) await measureServer(run, WHO.skeleton, () => openSkeleton(run), many);
   if (peers) await measureServer(run, WHO.devServer, openDevServer, few);
@@ -74,7 +77,7 @@ async function measurePerdure(
 /** All that a run costs: its content is moved while others run, and the reading waits for the last move. */
 async function measureMoved(run: Run, amounts: Amounts): Promise<void> {
   await withPerdure(run, { processes: "start", moveAfterMs: 0 }, async ({ databaseUrl }, loaded) => {
-    await loaded.load(100, 10);
+    await loaded.load(amounts.warmUp, 50);
     const settled = () =>
       until("everything to be moved", () => isMoved(databaseUrl), { timeoutMs: 300_000, everyMs: 200 });
     await settled();
@@ -117,7 +120,7 @@ async function measureServer(
 }
 
 async function measure(run: Run, who: string, loaded: Loaded, amounts: Amounts): Promise<void> {
-  await loaded.load(Math.min(100, amounts[10] ?? 0), 10);
+  await loaded.load(amounts.warmUp, 50);
   for (const concurrency of [1, 10, 50]) {
     await measureLoad(run, who, TEN_NODES(concurrency), loaded, { n: amounts[concurrency] ?? 0, concurrency });
   }
