@@ -6,7 +6,7 @@
 // A checkpoint that was moved and is put again keeps its place in the pack: the writes in its record are nowhere else.
 // A body that was moved and comes again is staged again: the mover drops it, it has all of a thread's hashes at hand.
 // Every insert may be repeated, and rows go in in the order of their keys, so that two workers can't deadlock.
-import { byteArray } from "../db/byte-array.js";
+import { binaryArray, plainArray } from "../db/arrays.js";
 import type { BodyNode, CheckpointOp, CheckpointRow, ObjectRow, ValueRow, WriteRow } from "./ops.js";
 
 export type RunOp = Readonly<{ runId: string; op: CheckpointOp }>;
@@ -96,7 +96,7 @@ object_rows as (
   insert into checkpoints (tenant_id, thread_id, ns, checkpoint_id, parent_id, run_id, attempt, step, source, metadata,
     channels, versions, head)
   select g.tenant_id, g.thread_id, u.ns, u.checkpoint_id, u.parent_id, g.run_id, g.attempt, u.step, u.source,
-    u.metadata, array(select json_array_elements_text(u.channels)), array(select json_array_elements_text(u.versions)),
+    u.metadata::jsonb, array(select json_array_elements_text(u.channels)), array(select json_array_elements_text(u.versions)),
     u.head
   from ${rows({
     position: "int",
@@ -106,7 +106,7 @@ object_rows as (
     parent_id: "uuid",
     step: "int",
     source: "text",
-    metadata: "jsonb",
+    metadata: "text",
     channels: "json",
     versions: "json",
     head: "bytea",
@@ -149,7 +149,7 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
         ({ runId }) => runId,
         bytes(({ row }) => row.hash),
         ({ row }) => row.kind,
-        ({ row }) => hashArray(row.refs),
+        text(({ row }) => hashArray(row.refs)),
         bytes(({ row }) => row.data),
       ],
     ),
@@ -157,25 +157,25 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
       [...values.values()],
       [
         ({ runId }) => runId,
-        ({ row }) => row.ns,
-        ({ row }) => row.channel,
-        ({ row }) => row.version,
+        text(({ row }) => row.ns),
+        text(({ row }) => row.channel),
+        text(({ row }) => row.version),
         bytes(({ row }) => row.data),
-        ({ row }) => hashArray(row.refs),
+        text(({ row }) => hashArray(row.refs)),
       ],
     ),
     ...columns(
       [...writes.values()],
       [
         ({ runId }) => runId,
-        ({ row }) => row.ns,
+        text(({ row }) => row.ns),
         ({ row }) => row.checkpointId,
-        ({ row }) => row.taskId,
+        text(({ row }) => row.taskId),
         ({ row }) => row.idx,
-        ({ row }) => row.taskPath,
-        ({ row }) => row.channel,
+        text(({ row }) => row.taskPath),
+        text(({ row }) => row.channel),
         bytes(({ row }) => row.data),
-        ({ row }) => hashArray(row.refs),
+        text(({ row }) => hashArray(row.refs)),
       ],
     ),
     ...columns(
@@ -183,30 +183,43 @@ export function checkpointParams(ops: readonly RunOp[]): unknown[] {
       [
         ({ position }) => position,
         ({ runId }) => runId,
-        ({ row }) => row.ns,
+        text(({ row }) => row.ns),
         ({ row }) => row.checkpointId,
         ({ row }) => row.parentId,
         ({ row }) => row.step,
-        ({ row }) => row.source,
-        ({ row }) => row.metadata,
-        ({ row }) => JSON.stringify(row.channels),
-        ({ row }) => JSON.stringify(row.versions),
+        text(({ row }) => row.source),
+        text(({ row }) => row.metadata),
+        json(({ row }) => row.channels),
+        json(({ row }) => row.versions),
         bytes(({ row }) => row.head),
       ],
     ),
   ];
 }
 
-type Field<Row> = ((row: Row) => unknown) | Bytes<Row>;
-type Bytes<Row> = Readonly<{ bytes: (row: Row) => Buffer | null }>;
+/** An id or a number. */
+type Plain<Row> = (row: Row) => string | number | null;
+type Field<Row> =
+  | Plain<Row>
+  | Readonly<{ type: "bytea" | "text" | "json"; of: (row: Row) => Uint8Array | string | null }>;
 
-function bytes<Row>(field: (row: Row) => Buffer | null): Bytes<Row> {
-  return { bytes: field };
+function bytes<Row>(of: (row: Row) => Uint8Array | null): Field<Row> {
+  return { type: "bytea", of };
+}
+
+function text<Row>(of: (row: Row) => string | null): Field<Row> {
+  return { type: "text", of };
+}
+
+function json<Row>(of: (row: Row) => unknown): Field<Row> {
+  return { type: "json", of: (row) => JSON.stringify(of(row)) };
 }
 
 /** A parameter per field: an array with that of each row. */
 function columns<Row>(rows: readonly Row[], fields: readonly Field<Row>[]): unknown[] {
-  return fields.map((field) => ("bytes" in field ? byteArray(rows.map(field.bytes)) : rows.map(field)));
+  return fields.map((field) =>
+    typeof field === "function" ? plainArray(rows.map(field)) : binaryArray(field.type, rows.map(field.of)),
+  );
 }
 
 function keepFirst<Value>(map: Map<string, Value>, key: string, value: Value): void {

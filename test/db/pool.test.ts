@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Db, Sql } from "../../src/core/deps.js";
 import { isTransientDbError } from "../../src/core/retry.js";
-import { byteArray } from "../../src/db/byte-array.js";
+import { binaryArray, plainArray } from "../../src/db/arrays.js";
 import { openDb } from "../../src/db/pool.js";
 import { retryTransient } from "../../src/db/retry-transient.js";
 import { createLog } from "../../src/observe/log.js";
@@ -46,14 +46,28 @@ describe("a parameter of many byte strings", () => {
   it("arrives as they are, empty ones and nulls too, alone and in a transaction", async () => {
     const bytes = [Buffer.alloc(0), null, Buffer.from([0, 255, 92, 34, 123]), Buffer.alloc(3_000, 7)];
     for (const items of [bytes, [], [null]]) {
-      const ask = (sql: Sql) => sql.query("select $1::bytea[] as items, $2::int as n", [byteArray(items), 1]);
+      const ask = (sql: Sql) =>
+        sql.query("select $1::bytea[] as items, $2::int as n", [binaryArray("bytea", items), 1]);
       expect((await ask(db)).rows).toEqual([{ items, n: 1 }]);
       expect((await db.tx(ask)).rows).toEqual([{ items, n: 1 }]);
     }
     const { rows } = await db.query("select cardinality($1::bytea[]) as n, array_lower($1::bytea[], 1) as first", [
-      byteArray(bytes),
+      binaryArray("bytea", bytes),
     ]);
     expect(rows).toEqual([{ n: 4, first: 1 }]);
+  });
+});
+
+describe("a parameter of many texts", () => {
+  it("arrives as they are: quotes, backslashes, nothing, null, several bytes a character", async () => {
+    const texts = ['a "quoted" \\ one', "", null, "null", "{1,2}", "ä€😀", "x".repeat(3_000)];
+    const jsons = ['["\\"a\\"", 1]', null];
+    const { rows } = await db.query("select $1::text[] as texts, $2::json[] as jsons, $3::int[] as ints", [
+      binaryArray("text", texts),
+      binaryArray("json", jsons),
+      plainArray([1, null, -2]),
+    ]);
+    expect(rows).toEqual([{ texts, jsons: [['"a"', 1], null], ints: [1, null, -2] }]);
   });
 });
 

@@ -6,7 +6,7 @@ import os from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Db, Log } from "../../src/core/deps.js";
-import { byteArray } from "../../src/db/byte-array.js";
+import { binaryArray } from "../../src/db/arrays.js";
 import { createNotifier } from "../../src/db/listen.js";
 import { checkSchema, migrate } from "../../src/db/migrate.js";
 import { openDb } from "../../src/db/pool.js";
@@ -55,7 +55,7 @@ describe.skipIf(!installed).each([
 
   it("takes many byte strings as one parameter", async () => {
     const items = [Buffer.from([0, 255]), null];
-    expect((await db.query("select $1::bytea[] as items", [byteArray(items)])).rows).toEqual([{ items }]);
+    expect((await db.query("select $1::bytea[] as items", [binaryArray("bytea", items)])).rows).toEqual([{ items }]);
   });
 
   it("keeps no statement prepared: the next transaction may be on another connection", async () => {
