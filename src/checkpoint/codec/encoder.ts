@@ -59,7 +59,17 @@ export function createEncoder(session: EncodeSession): Encoder {
 
 /** The same text without nodes: for what must be whole wherever it stands. */
 export function encodeInline(value: unknown, name: string): string {
-  return write(startWriting(null, name), value);
+  return isPlainJson(value, 0) ? JSON.stringify(value) : write(startWriting(null, name), value);
+}
+
+/** Of what JSON.stringify writes the same. */
+function isPlainJson(value: unknown, depth: number): boolean {
+  if (typeof value === "string" || typeof value === "boolean" || value === null) return true;
+  if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0);
+  if (typeof value !== "object" || depth > PLAIN_DEPTH || Object.getPrototypeOf(value) !== Object.prototype)
+    return false;
+  if (Object.getOwnPropertySymbols(value).length > 0) return false;
+  return Object.entries(value).every(([key, item]) => key !== MARK && isPlainJson(item, depth + 1));
 }
 
 type Writing = {
@@ -76,6 +86,8 @@ type Writing = {
 };
 
 const MAX_DEPTH = 1_000;
+/** Deeper, nobody has looked for a cycle. */
+const PLAIN_DEPTH = 8;
 /** A cycle gets here soon enough; below it nobody pays for the search. */
 const CYCLE_DEPTH = 64;
 
