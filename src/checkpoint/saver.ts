@@ -47,6 +47,11 @@ export type SaverOptions = Readonly<{
   markBroken?: boolean;
   /** A run goes on from what is read: its breakpoints have seen all of it. */
   resumes?: boolean;
+  /**
+   * The checkpoint of an input isn't waited for: the input itself is stored with the run, and what comes after it is committed
+   * after it or with it.
+   */
+  inputBehind?: boolean;
   /** Called with each result of a task that a node called: nothing waits for its being stored but `flushed`. */
   onTaskResult?: () => void;
   /** How values become nodes: the format's own, but in tests. */
@@ -105,7 +110,7 @@ export class Saver extends BaseCheckpointSaver<string> {
   ): Promise<RunnableConfig> {
     const address = addressOf(config, checkpoint.id);
     const { threadId, ns, checkpointId: parentId } = address;
-    await this.send(threadId, (session) => {
+    const sent = this.send(threadId, (session) => {
       const place = `${threadId}\0${ns}`;
       // Rows of a checkpoint that this instance didn't put, or of the one it puts again, may have been moved to a pack
       // meanwhile; and a copy of a checkpoint stands under the copied one's parent, or under none.
@@ -119,6 +124,9 @@ export class Saver extends BaseCheckpointSaver<string> {
       const runId = this.options.runId ?? null;
       return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
     });
+    // Whether it failed is told by `flushed`, and by every later operation.
+    if (this.options.inputBehind === true && metadata.source === "input") sent.catch(() => undefined);
+    else await sent;
     return { configurable: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: checkpoint.id } };
   }
 

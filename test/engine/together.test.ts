@@ -44,6 +44,19 @@ test("40 runs that are waited for at once: each has its result, and they share t
   });
 });
 
+test("the checkpoint of an input is stored with the next, before the first node begins", async () => {
+  const stored: (number | undefined)[] = [];
+  let read: () => Promise<number>;
+  const steps = stepsGraph(2, async () => void stored.push(await read()));
+  await withEngine({ graphs: { steps } }, async (t) => {
+    read = async () => (await t.db.db.query("select 1 from checkpoints")).rowCount;
+    const count = counting(t);
+    expect(await t.client.runs.wait(null, "steps", { input: { log: ["go"] } })).toEqual(DONE);
+    expect(count("missingObjects")).toBe(3);
+    expect(stored).toEqual([2, 3]);
+  });
+});
+
 test("a run that ends in the process where it is waited for hands its result over; what else became of it is read", async () => {
   const sum = stepsGraph(2, (node) => {
     if (node === "s2") throw new TypeError("no sum");

@@ -180,6 +180,7 @@ async function streamGraph(
     bodies: reader,
     largeBodies: { deps, threadId },
     resumes: true,
+    inputBehind: true,
     onTaskResult: () => options.barriers.callsTasks(run.graphId),
   });
   const control = new RunControl();
