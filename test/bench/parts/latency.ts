@@ -20,7 +20,7 @@ export async function measureLatency(run: Run): Promise<void> {
     if (processes === "apart" && (run.quick || run.round > 1)) continue;
     const perdure = await startPerdure(run.server, { processes });
     try {
-      await measure(run, WHO[processes], createClient(perdure.url), { samples, pids: perdure.pids });
+      await measure(run, WHO[processes], createClient(perdure.url), { samples, pids: perdure.pids, warmUp: 300 });
     } finally {
       await perdure.stop();
     }
@@ -28,18 +28,22 @@ export async function measureLatency(run: Run): Promise<void> {
   if (!run.peers) return;
   const dev = await startDevServer();
   try {
-    await measure(run, WHO.devServer, createClient(dev.url), { samples: Math.min(samples, 30), pids: [dev.pid] });
+    await measure(run, WHO.devServer, createClient(dev.url), {
+      samples: Math.min(samples, 30),
+      pids: [dev.pid],
+      warmUp: 20,
+    });
   } finally {
     await dev.stop();
   }
 }
 
-type Measured = Readonly<{ samples: number; pids: Pids }>;
+type Measured = Readonly<{ samples: number; pids: Pids; warmUp: number }>;
 
-async function measure(run: Run, who: string, client: Client, { samples, pids }: Measured): Promise<void> {
+async function measure(run: Run, who: string, client: Client, { samples, pids, warmUp }: Measured): Promise<void> {
   const { server, report, round } = run;
   // As a server that has run for a while: its code is compiled.
-  for (let n = 0; n < 300; n += 1) await client.ten();
+  for (let n = 0; n < warmUp; n += 1) await client.ten();
   const metering = { server, database: null, pids };
   const [pickups, pickupReading] = await metered(metering, () => repeat(samples, () => pickup(client)));
   const accepted = pickups.map(({ acceptedMs }) => acceptedMs);
