@@ -16,26 +16,8 @@ const NODES_RETURNED = "writes";
  */
 export function mergedMetadata(config: Config, metadata: Fields, runId: string | null): Fields {
   if (config.metadata === undefined) return metadata;
-  return { ...configuredFields(config, config.metadata, runId), ...metadata };
-}
-
-type Configured = Readonly<{ configurable: Fields; runId: string | null; fields: Fields }>;
-
-/** What a run was configured with last, by its metadata: it is the same for each of its checkpoints. */
-const lastConfigured = new WeakMap<Fields, Configured>();
-
-function configuredFields({ configurable = {} }: Config, metadata: Fields, runId: string | null): Fields {
-  const last = lastConfigured.get(metadata);
-  if (last?.runId === runId && hasSameUserFields(last.configurable, configurable)) return last.fields;
   const run = runId === null ? {} : { run_id: runId };
-  const fields = { ...run, ...userFields(configurable), ...userFields(metadata) };
-  lastConfigured.set(metadata, { configurable, runId, fields });
-  return fields;
-}
-
-function hasSameUserFields(one: Fields, other: Fields): boolean {
-  const keys = Object.keys(other);
-  return keys.length === Object.keys(one).length && keys.every((key) => one[key] === other[key] || !isUserKey(key));
+  return { ...run, ...userFields(config.configurable), ...userFields(config.metadata), ...metadata };
 }
 
 /** JSON text without NUL, lone surrogates and long configured strings; jsonb takes neither of the first two. */
