@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import type { Running } from "../../src/compose.js";
 import { sleepFor } from "../../src/engine/sleep.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
+import { seeded } from "../helpers/random.js";
 import { until } from "../helpers/wait.js";
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
@@ -32,17 +33,6 @@ function graphOf(random: () => number) {
     .addEdge("right", "end")
     .addEdge("end", END)
     .compile();
-}
-
-/** Repeats itself from a seed, as far as the machine does. */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /** Operations in the life of a worker. */
