@@ -41,6 +41,7 @@ import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
 import { createReads } from "./engine/reads.js";
+import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createLog } from "./observe/log.js";
@@ -145,7 +146,7 @@ export type EngineSettings = Readonly<{
 }>;
 
 export type ComposedEngine = Engine &
-  Readonly<{ settings: EngineSettings; store: GraphStore; clockOffset: ClockOffset }>;
+  Readonly<{ settings: EngineSettings; store: GraphStore; slots: Slots; clockOffset: ClockOffset }>;
 
 /** What the doors and loops get. There is one tenant for now, and every request is its. */
 export function composeEngine(
@@ -161,6 +162,7 @@ export function composeEngine(
     packs: createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES }),
     cacheBytes: CACHE_BYTES,
   });
+  const slots = createSlots();
   return {
     deps,
     graphs,
@@ -168,9 +170,10 @@ export function composeEngine(
     bodyReader,
     readiness: { prepared: false },
     assistant: cachedAssistants(deps.db),
-    acceptRun: createAcceptor(deps),
+    acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
     handover: createHandover(),
+    slots,
     edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
     onTouch: source === null ? null : createOnTouch(source, graphs, settings.adoptGraph ?? null),
     settings,
@@ -267,7 +270,7 @@ export async function executeClaim(parts: Parts, graphs: Graphs, settings: Engin
 }
 
 function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: WorkerOptions): Running {
-  const { deps, graphs, settings, clockOffset } = engine;
+  const { deps, graphs, settings, slots, clockOffset } = engine;
   const { owner, leaseMs } = engine.edits;
   const { execute: inProcess, heartbeat } = composeExecutor(engine);
   const execute = startIsolated === undefined ? inProcess : isolateCrashed(deps, heartbeat, inProcess, startIsolated);
@@ -279,6 +282,7 @@ function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: W
     concurrency,
     ready: leaseMs < STARTING_MS ? heartbeat.ready : Promise.resolve(),
     execute,
+    slots,
   });
   const clock = createLoop(deps, {
     name: "clock",

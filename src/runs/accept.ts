@@ -1,8 +1,10 @@
-// Accepting runs on threads where nothing waits, many in one statement. What it leaves out (a thread that is busy, asks
-// something, is locked or isn't there) takes the longer way of `createRun`, which looks first.
+// Accepting runs on threads where nothing waits, many in one statement, and claiming for the worker of the same process in
+// the same round trip. What it leaves out (a thread that is busy, asks something, is locked or isn't there) takes the longer
+// way of `createRun`, which looks first.
 import type { Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { MultitaskStrategy, Priority } from "../core/run.js";
+import { type Claim, claimArguments, type ClaimedRun, claimedRun, type ClaimRow } from "./claim.js";
 import { RUN_COLUMNS, type RunRow } from "./runs.js";
 
 export type PlainRun = Readonly<{
@@ -24,13 +26,20 @@ export type PlainRun = Readonly<{
   request: Buffer;
 }>;
 
+export type Accepted = Readonly<{
+  /** Undefined for a run whose thread isn't free. */
+  runs: readonly (RunRow | undefined)[];
+  claimed: readonly ClaimedRun[];
+}>;
+
 /**
- * Accepts those runs whose threads are free; undefined for the others. No two may be on one thread.
+ * Accepts those runs whose threads are free, and claims as many at most, not necessarily the same: what waited longer or is
+ * more urgent goes first. No two may be on one thread.
  * One statement suffices: what says that a thread is free, its status, is read again when its lock is taken.
  */
-export async function acceptRuns(sql: Sql, runs: readonly PlainRun[]): Promise<(RunRow | undefined)[]> {
+export async function acceptRuns(sql: Sql, runs: readonly PlainRun[], claim: Claim): Promise<Accepted> {
   const of = <T>(pick: (run: PlainRun) => T): T[] => runs.map(pick);
-  const { rows } = await sql.query<RunRow>(
+  const { rows } = await sql.query<(RunRow | NoRun) & (ClaimRow | NoClaim)>(
     STATEMENT,
     [
       of((run) => run.tenantId),
@@ -46,12 +55,19 @@ export async function acceptRuns(sql: Sql, runs: readonly PlainRun[]): Promise<(
       of((run) => JSON.stringify(run.metadata)),
       of((run) => JSON.stringify(run.threadMetadata)),
       of((run) => run.request),
+      ...claimArguments(claim),
     ],
     { prepared: true },
   );
-  const accepted = new Map(rows.map((row) => [row.runId, row]));
-  return runs.map(({ runId }) => accepted.get(runId));
+  const accepted = new Map(rows.flatMap((row) => (row.runId === null ? [] : [[row.runId, row]])));
+  return {
+    runs: runs.map(({ runId }) => accepted.get(runId)),
+    claimed: rows.flatMap((row) => (row.o_run_id === null ? [] : [claimedRun(row)])),
+  };
 }
+
+type NoRun = Readonly<{ runId: null }>;
+type NoClaim = Readonly<{ o_run_id: null }>;
 
 const STATEMENT = `
 with asked as (
@@ -96,5 +112,13 @@ with asked as (
   insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
   select tenant_id, thread_id, run_id, 0, 'run.created', jsonb_build_object('graph_id', graph_id)
   from accepted
+  returning 1
+), claimed as materialized (
+  -- After all of the above: it needs the count, and a volatile function sees what the statement that calls it has written.
+  select c.*
+  from (select count(*)::int as n from logged having count(*) > 0 and $14 > 0) done
+  cross join lateral claim_runs(least($14::int, done.n), $15, $16, $17, $18) c
 )
-select ${RUN_COLUMNS} from accepted`;
+select ${RUN_COLUMNS}, claimed.*
+from accepted
+full join claimed on claimed.o_run_id = accepted.run_id`;

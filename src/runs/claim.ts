@@ -20,28 +20,85 @@ export type ClaimedRun = Readonly<{
   fresh: boolean;
 }>;
 
-/** Claims up to `slots` runs of these graphs for `owner`; a transaction of its own, in one round trip. */
-export async function claimRuns(
+/** Up to `slots` runs of these graphs, for `owner`. */
+export type Claim = Readonly<{
+  slots: number;
+  owner: string;
+  leaseMs: number;
+  graphIds: readonly string[];
+  /** Of each graph's code: which one the run is executed with. */
+  versions: readonly string[];
+}>;
+
+/** A row of the function `claim_runs`. */
+export type ClaimRow = Readonly<{
+  o_tenant_id: TenantId;
+  o_run_id: RunId;
+  o_thread_id: ThreadId;
+  o_assistant_id: AssistantId;
+  o_graph_id: string;
+  o_attempt: number;
+  o_priority: number;
+  o_begun: boolean;
+  o_crashes: number;
+  o_metadata: ClaimedRun["metadata"];
+  o_request: Buffer | null;
+  o_fresh: boolean;
+}>;
+
+export function claimedRun(row: ClaimRow): ClaimedRun {
+  return {
+    tenantId: row.o_tenant_id,
+    runId: row.o_run_id,
+    threadId: row.o_thread_id,
+    assistantId: row.o_assistant_id,
+    graphId: row.o_graph_id,
+    attempt: row.o_attempt,
+    priority: row.o_priority,
+    begun: row.o_begun,
+    crashes: row.o_crashes,
+    metadata: row.o_metadata,
+    request: row.o_request,
+    fresh: row.o_fresh,
+  };
+}
+
+/** The arguments of `claim_runs`. */
+export function claimArguments(claim: Claim): unknown[] {
+  return [claim.slots, claim.owner, claim.leaseMs, claim.graphIds, claim.versions];
+}
+
+/** Claims runs; a transaction of its own, in one round trip. */
+export async function claimRuns(sql: Sql, claim: Claim): Promise<ClaimedRun[]> {
+  const text = "select * from claim_runs($1, $2, $3, $4, $5)";
+  const { rows } = await sql.query<ClaimRow>(text, claimArguments(claim), { prepared: true });
+  return rows.map(claimedRun);
+}
+
+/**
+ * Puts back what `owner` has claimed without knowing of it, since the answer to the claim was lost: all but the `known` attempts.
+ * Not while a claim of this owner is on its way. It counts as no crash. How many there were.
+ */
+export async function returnUnknownClaims(
   sql: Sql,
-  claim: Readonly<{
-    slots: number;
-    owner: string;
-    leaseMs: number;
-    graphIds: readonly string[];
-    /** Of each graph's code: which one the run is executed with. */
-    versions: readonly string[];
-  }>,
-): Promise<ClaimedRun[]> {
-  const { rows } = await sql.query<ClaimedRun>(
-    `select o_tenant_id as "tenantId", o_run_id as "runId", o_thread_id as "threadId",
-      o_assistant_id as "assistantId", o_graph_id as "graphId", o_attempt as "attempt",
-      o_priority as "priority", o_begun as "begun", o_crashes as "crashes",
-      o_metadata as "metadata", o_request as "request", o_fresh as "fresh"
-    from claim_runs($1, $2, $3, $4, $5)`,
-    [claim.slots, claim.owner, claim.leaseMs, claim.graphIds, claim.versions],
-    { prepared: true },
+  { owner, known }: Readonly<{ owner: string; known: readonly Readonly<{ runId: string; attempt: number }>[] }>,
+): Promise<number> {
+  const { rowCount } = await sql.query(
+    `with lost as materialized (
+      select r.tenant_id, r.run_id
+      from runs r
+      where r.status = 'running' and r.kind = 'run' and r.lease_owner = $1
+        and (r.run_id, r.attempt) not in (select * from unnest($2::uuid[], $3::int[]))
+      order by r.run_id
+      for no key update
+    )
+    update runs r
+    set status = 'pending', lease_owner = null, lease_expires_at = null, updated_at = clock_timestamp()
+    from lost
+    where r.tenant_id = lost.tenant_id and r.run_id = lost.run_id`,
+    [owner, known.map(({ runId }) => runId), known.map(({ attempt }) => attempt)],
   );
-  return rows;
+  return rowCount;
 }
 
 export type HeldRun = Readonly<{ tenantId: string; runId: string; attempt: number }>;

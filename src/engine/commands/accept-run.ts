@@ -1,11 +1,12 @@
 // The quick way to accept a run: those that find their thread free, which most do, share one statement with those that come
-// at the same time. The others are created one by one.
+// at the same time, and with the claim of this process's worker if it has free slots. The others are created one by one.
 import { batched } from "../../core/batch.js";
 import type { Deps } from "../../core/deps.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { acceptRuns, type PlainRun } from "../../runs/accept.js";
 import type { RunRow } from "../../runs/runs.js";
+import type { Slots } from "../slots.js";
 import { createRun, type CreateRunInput, mergeRequest, priorityOf } from "./create-run.js";
 import { encodeRequest } from "./request.js";
 
@@ -15,14 +16,9 @@ export type AcceptRun = (input: CreateRunInput) => Promise<RunRow>;
 /** So many are accepted by one statement at most. */
 const AT_ONCE = 50;
 
-export function createAcceptor(deps: Deps): AcceptRun {
-  const accept = batched<PlainRun, RunRow | undefined>(AT_ONCE, (runs) => acceptTogether(deps, runs));
-  return async (input) => {
-    const accepted = isPlain(input) ? await accept(plainRun(deps, input)) : undefined;
-    if (accepted === undefined) return createRun(deps, input);
-    deps.notifier.notify("runs");
-    return accepted;
-  };
+export function createAcceptor(deps: Deps, slots: Slots): AcceptRun {
+  const accept = batched<PlainRun, RunRow | undefined>(AT_ONCE, (runs) => acceptTogether(deps, slots, runs));
+  return async (input) => (isPlain(input) ? await accept(plainRun(deps, input)) : undefined) ?? createRun(deps, input);
 }
 
 /** Neither an answer nor delayed: all it needs is a free thread. */
@@ -50,15 +46,21 @@ function plainRun(deps: Deps, input: CreateRunInput): PlainRun {
 }
 
 /** Undefined for those that have to look first. One that can't be stored at all must not take the others with it. */
-async function acceptTogether(deps: Deps, runs: readonly PlainRun[]): Promise<(RunRow | undefined)[]> {
+async function acceptTogether(deps: Deps, slots: Slots, runs: readonly PlainRun[]): Promise<(RunRow | undefined)[]> {
   const first = new Map(runs.map((run) => [`${run.tenantId} ${run.threadId}`, run]));
   const oneEach = [...first.values()];
+  const byId = new Map<RunId, RunRow>();
   try {
-    const accepted = await acceptRuns(deps.db, oneEach);
-    const byId = new Map(oneEach.map(({ runId }, i) => [runId, accepted[i]]));
-    return runs.map(({ runId }) => byId.get(runId));
+    const claimed = await slots.fill(oneEach.length, async (claim) => {
+      const accepted = await acceptRuns(deps.db, oneEach, claim);
+      for (const run of accepted.runs) if (run !== undefined) byId.set(run.runId, run);
+      return accepted.claimed;
+    });
+    const begun = new Set(claimed.map(({ runId }) => runId));
+    // The others, if any, are for whoever has a slot.
+    if ([...byId.keys()].some((runId) => !begun.has(runId))) deps.notifier.notify("runs");
   } catch (error) {
     if (isTransientDbError(error)) throw error;
-    return runs.map(() => undefined);
   }
+  return runs.map(({ runId }) => byId.get(runId));
 }

@@ -2,7 +2,9 @@
 import { setMaxListeners } from "node:events";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
-import { claimRuns, type ClaimedRun } from "../../runs/claim.js";
+import { isTransientDbError } from "../../core/retry.js";
+import { claimRuns, type ClaimedRun, returnUnknownClaims } from "../../runs/claim.js";
+import type { Fill, Slots } from "../slots.js";
 import { createLoop } from "./loop.js";
 
 /** What runs one claimed run to its end; never rejects. `drain` asks it to stop at the next checkpoint, `abort` at once. */
@@ -33,36 +35,83 @@ export type WorkerOptions = Readonly<{
   /** Resolves when leases will be kept; nothing is claimed before. */
   ready: Promise<void>;
   execute: Execute;
+  /** Where others of the process find the free slots. */
+  slots?: Slots;
 }>;
 
-type Active = Readonly<{ runId: string; done: Promise<void>; abort: AbortController }>;
+type Active = Readonly<{ runId: string; attempt: number; done: Promise<void>; abort: AbortController }>;
 
 export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const active = new Map<string, Active>();
   /** The last claim left nothing that this worker may take: only a notification or a poll finds more. */
   let drained = false;
   let isReady = false;
+  /** Slots that claims on their way may fill. */
+  let reserved = 0;
+  const claiming = new Set<Promise<unknown>>();
+  /** A claim failed and may have been done: until that is put right, no run is claimed. */
+  let unsure = false;
   const drain = new AbortController();
   // Every run under way listens.
   setMaxListeners(0, drain.signal);
 
   const begin = (run: ClaimedRun): void => {
     const lease: Lease = { ...run, owner: options.owner };
+    const { runId, attempt } = run;
     const abort = new AbortController();
     // By attempt: a run that this process lost may come back to it while the lost attempt is still ending.
-    const key = `${run.runId}:${run.attempt}`;
+    const key = `${runId}:${attempt}`;
     const done = options.execute(run, lease, { drain: drain.signal, abort: abort.signal }).finally(() => {
       active.delete(key);
       if (!drained) loop.wake();
     });
-    active.set(key, { runId: run.runId, done, abort });
+    active.set(key, { runId, attempt, done, abort });
+  };
+  const freeSlots = (): number =>
+    isReady && !unsure && !drain.signal.aborted ? options.concurrency - active.size - reserved : 0;
+  const claimFor: Fill = async (max, by) => {
+    const slots = Math.max(0, Math.min(max, freeSlots()));
+    reserved += slots;
+    const claim = by({ ...options, slots });
+    claiming.add(claim);
+    try {
+      const runs = await claim;
+      for (const run of runs) begin(run);
+      return runs;
+    } catch (error) {
+      if (slots > 0 && isTransientDbError(error)) {
+        unsure = true;
+        loop.wake();
+      }
+      throw error;
+    } finally {
+      reserved -= slots;
+      claiming.delete(claim);
+    }
+  };
+  /** For others: they took a turn that was the loop's. */
+  const fill: Fill = async (max, by) => {
+    const runs = await claimFor(max, by);
+    if (!drained && freeSlots() > 0) loop.wake();
+    return runs;
+  };
+  /** What was claimed by a statement whose answer was lost would else wait for the end of its lease, and count as a crash. */
+  const putRight = async (): Promise<void> => {
+    await Promise.allSettled(claiming);
+    const known = [...active.values()];
+    const returned = await returnUnknownClaims(deps.db, { owner: options.owner, known });
+    unsure = false;
+    if (returned > 0) deps.log.info({ runs: returned }, "runs whose claim was not answered are pending again");
   };
   const tick = async (): Promise<number> => {
-    const slots = options.concurrency - active.size;
-    if (!isReady || slots <= 0 || drain.signal.aborted) return 0;
-    const runs = await claimRuns(deps.db, { ...options, slots });
+    if (unsure && !drain.signal.aborted) await putRight();
+    const slots = freeSlots();
+    if (slots <= 0) {
+      drained = false;
+      return 0;
+    }
+    const runs = await claimFor(slots, (claim) => claimRuns(deps.db, claim));
     drained = runs.length < slots;
-    for (const run of runs) begin(run);
     return runs.length;
   };
   // Either nothing is left or no slot is free: no point in asking again at once.
@@ -80,23 +129,24 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const onCancel = (runId: string | undefined): void => {
     for (const run of active.values()) if (run.runId === runId) run.abort.abort(new Error("run cancelled"));
   };
-  let unlisten = (): void => {};
+  let leave: (() => void)[] = [];
 
   return {
     start() {
-      unlisten = deps.notifier.listen("cancel", onCancel);
+      leave = [deps.notifier.listen("cancel", onCancel), options.slots?.serve(fill) ?? (() => {})];
       loop.start();
     },
     async stop(graceMs) {
       drain.abort();
       await loop.stop();
+      await Promise.allSettled(claiming);
       const ended = Promise.all([...active.values()].map((run) => run.done));
       const grace = new AbortController();
       await Promise.race([ended, deps.clock.sleep(graceMs, grace.signal)]);
       grace.abort();
       for (const run of active.values()) run.abort.abort(new Error("worker stopping"));
       await ended;
-      unlisten();
+      for (const off of leave.splice(0)) off();
     },
     tick,
     active: () => active.size,
