@@ -11,7 +11,7 @@ create function settle_runs(
   questions text[])
 -- o_freed: a worker may find another run to start.
 returns table (o_run_id uuid, o_how text, o_freed boolean)
-language plpgsql volatile set jit = off as $settle$
+language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $settle$
 #variable_conflict use_column
 declare
   free uuid[];

@@ -415,6 +415,7 @@ $function$
 CREATE OR REPLACE FUNCTION perdure.settle_runs(owner text, wait boolean, move_after_ms double precision, keep_ephemeral_ms double precision, tenant_ids text[], thread_ids uuid[], run_ids uuid[], attempts integer[], statuses text[], waits text[], checkpoint_ids uuid[], wake_ats timestamp with time zone[], error_codes text[], error_types text[], error_previews text[], errors bytea[], first_ids bigint[], last_ids bigint[], lines text[], questions text[])
  RETURNS TABLE(o_run_id uuid, o_how text, o_freed boolean)
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
  SET jit TO 'off'
 AS $function$
 #variable_conflict use_column
