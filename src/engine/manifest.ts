@@ -50,7 +50,9 @@ async function writeManifest(writing: Writing, runId: RunId): Promise<void> {
   // What the run started from isn't all there yet: this one has to wait for it.
   if (previous === "not_yet") return;
   const packId = deps.ids.next<PackId>();
-  const manifest = { ...(await contentOf(writing, runId, span)), previous: previous?.uri ?? null };
+  // Where no list came before, as on a copy, this one begins with the conversation.
+  const listed = previous === undefined ? { ...span, base: null } : span;
+  const manifest = { ...(await contentOf(writing, runId, listed)), previous: previous?.uri ?? null };
   const bytes = Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`);
   const pack = {
     ...key,
@@ -78,12 +80,12 @@ export function manifestKey(key: ThreadKey, packId: PackId): string {
 
 type Previous = Readonly<{ packId: PackId; uri: string }>;
 
-/** The manifest of the run that made what this one started from. */
+/** The manifest of the thread's run that made what this one started from; undefined when there will be none. */
 async function previousManifest({ deps, key }: Writing, { base }: RunSpan): Promise<Previous | undefined | "not_yet"> {
   if (base === null) return undefined;
   if (!base.moved) return "not_yet";
   if (base.runId === null) return undefined;
-  const row = await manifestOfRun(deps.db, { tenantId: key.tenantId, runId: base.runId });
+  const row = await manifestOfRun(deps.db, { ...key, runId: base.runId });
   if (row === undefined || row.dueSeq === null) return undefined;
   if (row.packId === null || row.seq === null || row.seq < base.seq) return "not_yet";
   return { packId: row.packId, uri: `${deps.bodies.uri}/${manifestKey(key, row.packId)}` };

@@ -1,6 +1,6 @@
 // Which list of its messages a run has in the object store (columns `manifest_…` of `runs`), and which runs need a new one.
 import type { Sql } from "../core/deps.js";
-import type { PackId, RunId, TenantId } from "../core/ids.js";
+import type { PackId, RunId } from "../core/ids.js";
 import type { ThreadKey } from "./thread-lock.js";
 
 /** Notes how far the runs' checkpoints were moved; their manifests have to follow. Inside the transaction that moves them. */
@@ -67,15 +67,16 @@ export async function dueManifests(sql: Sql, key: ThreadKey): Promise<RunId[]> {
 /** `seq` is the checkpoint that the manifest reaches, `dueSeq` the one it has to; null where there is none. */
 export type ManifestRow = Readonly<{ packId: PackId | null; seq: number | null; dueSeq: number | null }>;
 
+/** Undefined when the thread has no such run: the states of a copy are of its original's. */
 export async function manifestOfRun(
   sql: Sql,
-  run: Readonly<{ tenantId: TenantId; runId: RunId }>,
+  run: ThreadKey & Readonly<{ runId: RunId }>,
 ): Promise<ManifestRow | undefined> {
   const { rows } = await sql.query<ManifestRow>(
     `select manifest_pack_id as "packId", manifest_seq as seq, manifest_due_seq as "dueSeq"
     from runs
-    where tenant_id = $1 and run_id = $2`,
-    [run.tenantId, run.runId],
+    where tenant_id = $1 and thread_id = $2 and run_id = $3`,
+    [run.tenantId, run.threadId, run.runId],
   );
   return rows[0];
 }

@@ -6,7 +6,9 @@ import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph
 import { expect, test } from "vitest";
 import type { RunId, TenantId, ThreadId } from "../../src/core/ids.js";
 import { deleteThread } from "../../src/engine/commands/delete-thread.js";
+import { pruneThread } from "../../src/engine/commands/prune-thread.js";
 import { type MoveStep, moveThread } from "../../src/engine/move-thread.js";
+import { repackThread } from "../../src/engine/repack-thread.js";
 import { sweepOrphans } from "../../src/engine/sweep-orphans.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 
@@ -221,5 +223,63 @@ test("a mover that dies around a manifest leaves it to the next, and what it lef
     }
     await deleteThread(t.deps, key);
     expect(await objects(t, thread_id)).toEqual([]);
+  });
+});
+
+test("a run that goes on with a copy lists the whole conversation, which no other manifest there does", async () => {
+  await withEngine({ graphs: { agent } }, async (t) => {
+    const { thread_id } = await t.client.threads.create();
+    for (const turn of [1, 2]) await say(t, thread_id, `turn ${turn}`);
+    await moveAll(t);
+    const { thread_id: copy } = await t.client.threads.copy(thread_id);
+    const runs = [await say(t, copy, "turn 3"), await say(t, copy, "turn 4")];
+    await moveAll(t);
+    await t.client.threads.delete(thread_id);
+    const last = await manifestAt(t, (await recordOf(t, copy, runs[1] ?? "")).messages_uri);
+    expect((await read(t, last))[0]).toContain("turn 4");
+    const first = await manifestAt(t, last.previous);
+    expect(first).toMatchObject({ run_id: runs[0], previous: null });
+    const texts = await read(t, first);
+    expect(texts.filter((_, i) => i % 4 === 0)).toEqual(
+      [1, 2, 3].map((turn) => expect.stringContaining(`turn ${turn}`)),
+    );
+    expect(last.messages).toHaveLength(4);
+  });
+});
+
+test("after a prune the manifests list what is kept, where it is, and nothing that is gone", async () => {
+  await withEngine({ graphs: { agent } }, async (t) => {
+    // A pack of which most stays isn't written anew; one of which little stays is.
+    for (const before of [20, 0]) {
+      const { thread_id } = await t.client.threads.create();
+      const key = keyOf(thread_id);
+      const prune = (keepLatest: number) => {
+        const policy = { keepLatest, olderThanMs: null, outcomes: null };
+        return pruneThread(t.deps, { ...t.engine.edits, ...key, policy, thorough: true, dryRun: false });
+      };
+      const history = Array.from({ length: before }, (_, n) => ({ type: "human", content: long(`before ${n}`) }));
+      const runs = [
+        await say(t, thread_id, "turn 1", { input: { messages: [...history, { type: "human", content: "turn 1" }] } }),
+      ];
+      await moveAll(t);
+      expect(await prune(1_000)).toBe(null);
+      for (const turn of [2, 3]) {
+        runs.push(await say(t, thread_id, `turn ${turn}`));
+        await moveAll(t);
+      }
+      const ofLastRun = 5;
+      expect(await prune(ofLastRun)).not.toBe(null);
+      await repackThread(t.deps, key, { graceMs: 0 });
+      await sweepOrphans(t.deps, { graceMs: 0 });
+      const lists = await Promise.all(runs.map(async (run) => (await recordOf(t, thread_id, run)).messages_uri));
+      expect(lists).toEqual([null, null, expect.any(String)]);
+      expect(await objects(t, thread_id, ".json")).toHaveLength(1);
+      const manifest = await manifestAt(t, lists[2] ?? null);
+      expect(manifest.previous).toBe(null);
+      const texts = await read(t, manifest);
+      expect(texts).toHaveLength(before + 12);
+      for (const turn of [1, 2, 3]) expect(texts[before + 4 * turn - 2]).toContain(long(`found call turn ${turn}`));
+      expect(await prune(ofLastRun)).toBe(null);
+    }
   });
 });

@@ -4,6 +4,7 @@
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { type BodyPlace, bodyPlaces, findPacks } from "../body-queries.js";
 import { referencesIn, referencesOfNode } from "../codec/format.js";
+import { inlineMessages } from "../message-facts.js";
 import type { PackedNode } from "../pack-types.js";
 import { type OpenTexts, openStates, type Places, type Reading, readPlaces } from "./open-states.js";
 import type { StateNode } from "./plan.js";
@@ -36,6 +37,8 @@ export async function markReachable(
 ): Promise<Marked> {
   const byId = new Map(nodes.map((node) => [node.checkpointId, node]));
   const live = new Set<string>();
+  /** Short messages stand in the state's own text; the mover gave them bodies as well, which manifests name. */
+  const listed = new Set<string>();
   const supports = new Map<string, Set<string>>();
   /** States whose ancestors are to be followed, with the channels that are still to be found above them. */
   let open: Need[] = [];
@@ -43,6 +46,7 @@ export async function markReachable(
   for (const page of pages(whole, PAGE)) {
     for (const texts of await openStates(reading, page)) {
       addReferences(live, texts, null);
+      for (const { text } of texts.values) for (const { key } of inlineMessages(text)) listed.add(key);
       const node = byId.get(texts.checkpointId);
       const channels = node === undefined ? new Set<string>() : missingDeltas(node, texts);
       if (node?.parentId && channels.size > 0) open.push({ at: node.parentId, channels });
@@ -52,6 +56,8 @@ export async function markReachable(
   while (open.length > 0) open = await followNeeds(reading, { byId, kept, seen, supports, live }, open);
   for (const run of runs) await addRunReferences(reading, run, live);
   await followBodies(reading, live);
+  // They name what the state's text names, and a state that isn't moved yet has none.
+  for (const key of listed) live.add(key);
   return { supports, live };
 }
 

@@ -21,6 +21,7 @@ import type { PrunePolicy } from "../../core/retention.js";
 import { retryTransient } from "../../db/retry-transient.js";
 import { contentPacks, contentPlaces, contentVersion } from "../../runs/content.js";
 import { appendEvent } from "../../runs/events.js";
+import { askForNewManifests } from "../../runs/manifests.js";
 import { lockUnfinishedRuns, makeNextHead, outcomesOfThread } from "../../runs/runs.js";
 import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { getThread, threadVersion } from "../../runs/threads.js";
@@ -176,6 +177,8 @@ async function sweepAndLetGo(
     payload: { outcome: "prune", checkpoints, bodies },
   });
   if (pruned !== null) {
+    // They name what is gone, or link the list of a run that has no states any more.
+    await askForNewManifests(sql, key);
     // A mover that was at work may have given up, because what it relied on is gone.
     for (const kind of ["repack", "move"] as const) {
       const timer = { tenantId: key.tenantId, timerId: deps.ids.next<TimerId>(), kind, refId: key.threadId };
