@@ -9,7 +9,7 @@ import { EngineError } from "../core/errors.js";
 import { createEncoder, type EncodeSession } from "./codec/encoder.js";
 import { bodyNodeOf, type Node } from "./codec/node.js";
 import { headText } from "./head.js";
-import { mergedMetadata, plainMetadata } from "./metadata.js";
+import { metadataTexts } from "./metadata.js";
 import type { CheckpointOp, ValueRow, WriteRow } from "./ops.js";
 
 export type Address = Readonly<{ threadId: string; ns: string; checkpointId: string | null }>;
@@ -41,18 +41,18 @@ export function draftCheckpoint(session: EncodeSession, input: PutInput): Checkp
   }
   const channels = Object.keys(checkpoint.channel_versions);
   for (const name of [ns, ...channels]) checkName(name);
-  const metadata = mergedMetadata(config, input.metadata, runId);
-  const { step, source } = metadata;
+  const metadata = metadataTexts(config, input.metadata, runId);
+  const { step, source } = metadata.fields;
   const row = {
     ns,
     checkpointId: checkpoint.id,
     parentId: address.checkpointId,
     step: typeof step === "number" && Number.isInteger(step) ? step : null,
     source: typeof source === "string" ? source : null,
-    metadata: plainMetadata(config, metadata),
+    metadata: metadata.plain,
     channels,
     versions: channels.map((channel) => String(checkpoint.channel_versions[channel])),
-    head: Buffer.from(headText(checkpoint, metadata)),
+    head: Buffer.from(headText(checkpoint, metadata.exact)),
   };
   return draft(address.threadId, encoder.nodes, { values, writes: [], checkpoints: [row], progress: false });
 }

@@ -15,12 +15,13 @@ export type Head = Readonly<{
   numeric: readonly string[];
 }>;
 
-export function headText(checkpoint: Checkpoint, metadata: Fields): string {
+/** `metadata` is its text. */
+export function headText(checkpoint: Checkpoint, metadata: string): string {
   const { id: _, channel_values: __, channel_versions, ...rest } = checkpoint;
   const numeric = Object.keys(channel_versions).filter((channel) => typeof channel_versions[channel] === "number");
   return (
     `{"f":${FORMAT},"checkpoint":${encodeInline(rest, "checkpoint")},` +
-    `"metadata":${encodeInline(metadata, "metadata")},"numeric":${JSON.stringify(numeric)}}`
+    `"metadata":${metadata},"numeric":${JSON.stringify(numeric)}}`
   );
 }
 

@@ -1,5 +1,6 @@
 // A checkpoint's metadata: what is stored with it exactly, and the plain copy that filters and people see.
 import { EXCLUDED_METADATA_KEYS } from "@langchain/langgraph-checkpoint";
+import { encodeInline, isPlainJson } from "./codec/encoder.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 type Config = Readonly<{ configurable?: Fields; metadata?: Fields }>;
@@ -10,23 +11,44 @@ const MAX_CONFIGURABLE_CHARS = 64;
 /** Before version 4 of its checkpoints LangGraph kept here what the nodes of a step had returned: content. */
 const NODES_RETURNED = "writes";
 
+/** `exact` as the head keeps it, `plain` as jsonb takes it: without NUL, lone surrogates and long configured strings. */
+export type MetadataTexts = Readonly<{ fields: Fields; exact: string; plain: string }>;
+
 /**
  * LangGraph's metadata with the run's own and what the run was configured with, as the Agent Server's history filters
  * expect it. Only for what LangGraph itself puts, which comes with a metadata config; a value that isn't JSON is left out.
  */
-export function mergedMetadata(config: Config, metadata: Fields, runId: string | null): Fields {
-  if (config.metadata === undefined) return metadata;
-  const run = runId === null ? {} : { run_id: runId };
-  return { ...run, ...userFields(config.configurable), ...userFields(config.metadata), ...metadata };
+export function metadataTexts(config: Config, metadata: Fields, runId: string | null): MetadataTexts {
+  const fields = mergedMetadata(config, metadata, runId);
+  const isPlain = isPlainJson(fields);
+  const exact = isPlain ? JSON.stringify(fields) : encodeInline(fields, "metadata");
+  const hidden = hiddenKeys(config, fields);
+  if (isPlain && hidden.size === 0 && !UNSTORABLE.test(exact)) return { fields, exact, plain: exact };
+  return { fields, exact, plain: jsonbText(without(fields, hidden)) };
 }
 
-/** JSON text without NUL, lone surrogates and long configured strings; jsonb takes neither of the first two. */
-export function plainMetadata(config: Config, metadata: Fields): string {
-  const configured = config.metadata === undefined ? {} : (config.configurable ?? {});
-  const plain = Object.entries(metadata).filter(
-    ([key]) => key !== NODES_RETURNED && (!(key in configured) || isShort(configured[key])),
-  );
-  return jsonbText(Object.fromEntries(plain));
+function mergedMetadata(config: Config, metadata: Fields, runId: string | null): Fields {
+  if (config.metadata === undefined) return metadata;
+  const merged: Record<string, unknown> = {};
+  if (runId !== null) merged.run_id = runId;
+  addUserFields(merged, config.configurable);
+  addUserFields(merged, config.metadata);
+  return { ...merged, ...metadata };
+}
+
+/** What the plain copy must not have. */
+function hiddenKeys({ configurable = {}, metadata }: Config, fields: Fields): ReadonlySet<string> {
+  const hidden = new Set<string>();
+  if (Object.hasOwn(fields, NODES_RETURNED)) hidden.add(NODES_RETURNED);
+  if (metadata === undefined) return hidden;
+  for (const key of Object.keys(configurable)) {
+    if (Object.hasOwn(fields, key) && !isShort(configurable[key])) hidden.add(key);
+  }
+  return hidden;
+}
+
+function without(fields: Fields, hidden: ReadonlySet<string>): Fields {
+  return hidden.size === 0 ? fields : Object.fromEntries(Object.entries(fields).filter(([key]) => !hidden.has(key)));
 }
 
 /** JSON text that jsonb takes. */
@@ -43,10 +65,11 @@ function plainText(value: unknown): string | undefined {
   return isJson(value) ? JSON.stringify(value) : undefined;
 }
 
-function userFields(fields: Fields | undefined): Fields {
-  const found: Record<string, unknown> = {};
-  for (const [key, value] of Object.entries(fields ?? {})) if (isUserKey(key) && isJson(value)) found[key] = value;
-  return found;
+function addUserFields(to: Record<string, unknown>, fields: Fields = {}): void {
+  for (const key of Object.keys(fields)) {
+    const value = fields[key];
+    if (isUserKey(key) && isJson(value)) to[key] = value;
+  }
 }
 
 function isUserKey(key: string): boolean {

@@ -59,17 +59,20 @@ export function createEncoder(session: EncodeSession): Encoder {
 
 /** The same text without nodes: for what must be whole wherever it stands. */
 export function encodeInline(value: unknown, name: string): string {
-  return isPlainJson(value, 0) ? JSON.stringify(value) : write(startWriting(null, name), value);
+  return isPlainJson(value) ? JSON.stringify(value) : write(startWriting(null, name), value);
 }
 
 /** Of what JSON.stringify writes the same. */
-function isPlainJson(value: unknown, depth: number): boolean {
+export function isPlainJson(value: unknown, depth = 0): boolean {
   if (typeof value === "string" || typeof value === "boolean" || value === null) return true;
   if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0);
   if (typeof value !== "object" || depth > PLAIN_DEPTH || Object.getPrototypeOf(value) !== Object.prototype)
     return false;
   if (Object.getOwnPropertySymbols(value).length > 0) return false;
-  return Object.entries(value).every(([key, item]) => key !== MARK && isPlainJson(item, depth + 1));
+  for (const key of Object.keys(value)) {
+    if (key === MARK || !isPlainJson((value as Record<string, unknown>)[key], depth + 1)) return false;
+  }
+  return true;
 }
 
 type Writing = {
