@@ -7,7 +7,8 @@ export type Bound = Readonly<{ atLeast: number } | { atMost: number }>;
 
 export type Target = Readonly<{
   name: string;
-  ours: Place;
+  /** Several: ways to run perdure, of which the better one counts. */
+  ours: Place | readonly [Place, ...Place[]];
   /** What it is measured against; without one, the figure itself counts. */
   peer?: Place;
   must: Bound;
@@ -27,12 +28,22 @@ export type Judged = Readonly<{
 }>;
 
 export function judge(samples: readonly Sample[], target: Target): Judged {
-  const { ours: place, peer: peerPlace, must, aim } = target;
+  const places = Array.isArray(target.ours) ? (target.ours as readonly Place[]) : [target.ours as Place];
+  return places.map((place) => judgeAt(samples, target, place)).reduce((a, b) => (isBetter(b, a) ? b : a));
+}
+
+function judgeAt(samples: readonly Sample[], target: Target, place: Place): Judged {
+  const { peer: peerPlace, must, aim } = target;
   const ours = valueOf(samples, place);
   const peer = peerPlace === undefined ? null : valueOf(samples, peerPlace);
   const figure = peerPlace === undefined ? ours : ratioOf(samples, place, peerPlace);
   const verdict = figure === null ? "n/a" : holds(figure, aim) ? "aim" : holds(figure, must) ? "must" : "missed";
   return { target, ours, peer, figure, verdict, foreignCores: noiseOf(samples, [place, peerPlace ?? place]) };
+}
+
+function isBetter(one: Judged, than: Judged): boolean {
+  if (one.figure === null || than.figure === null) return than.figure === null;
+  return "atLeast" in one.target.must ? one.figure > than.figure : one.figure < than.figure;
 }
 
 function noiseOf(samples: readonly Sample[], places: readonly Place[]): number | null {
