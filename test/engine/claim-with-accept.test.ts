@@ -124,6 +124,24 @@ test("a run whose claim was done and never answered is executed at once, and tha
   });
 });
 
+test("a process that stops before it knows what it has claimed gives that back too", async () => {
+  await withEngine({ graphs: { graph }, workers: 0, pollMs: NEVER_MS, leaseMs: NEVER_MS }, async (t) => {
+    const worker = t.startWorker({ withApi: true });
+    let stopping: Promise<void> | undefined;
+    intercept(t, async (text, send) => {
+      const answer = await send();
+      if (!isAccept(text)) return answer;
+      stopping ??= worker.stop();
+      throw Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
+    });
+    await expect(t.client.runs.create(null, "graph", { input: { log: ["go"] } })).rejects.toMatchObject({
+      status: 503,
+    });
+    await stopping;
+    expect((await t.db.db.query("select status, crashes from runs")).rows).toEqual([{ status: "pending", crashes: 0 }]);
+  });
+});
+
 test("a process that stops while it accepts gives the run to others", async () => {
   await withEngine({ graphs: { graph }, workers: 0, pollMs: NEVER_MS, leaseMs: NEVER_MS }, async (t) => {
     const worker = t.startWorker({ withApi: true });

@@ -146,6 +146,7 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
       grace.abort();
       for (const run of active.values()) run.abort.abort(new Error("worker stopping"));
       await ended;
+      if (unsure) await putRight().catch(() => undefined);
       for (const off of leave.splice(0)) off();
     },
     tick,
