@@ -1,5 +1,6 @@
 // Where the worker of the same process has free slots, the statement that accepts runs claims them: one round trip less.
 import { expect, test } from "vitest";
+import type { Running } from "../../src/compose.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
 import { until } from "../helpers/wait.js";
@@ -41,22 +42,22 @@ const isClaim = (text: string): boolean => text.includes("select * from claim_ru
 const isAccept = (text: string): boolean => text.includes("insert into runs");
 
 /** The worker's first look, which finds nothing. */
-async function started(t: TestEngine, concurrency: number): Promise<string[]> {
+async function started(t: TestEngine, concurrency: number): Promise<{ texts: string[]; worker: Running }> {
   const texts: string[] = [];
   intercept(t, async (text, send) => {
     const answer = await send();
     texts.push(text);
     return answer;
   });
-  t.startWorker({ withApi: true, concurrency });
+  const worker = t.startWorker({ withApi: true, concurrency });
   await until("its first look", () => texts.some(isClaim));
   texts.length = 0;
-  return texts;
+  return { texts, worker };
 }
 
 test("a run is accepted and claimed by one statement, and is logged as created before it is as claimed", async () => {
   await withEngine({ graphs: { graph }, workers: 0, pollMs: NEVER_MS }, async (t) => {
-    const texts = await started(t, 2);
+    const { texts } = await started(t, 2);
     for (let n = 0; n < 10; n += 1) expect(await wait(t)).toEqual(DONE);
     expect(texts.filter(isAccept)).toHaveLength(10);
     // It looks once more when it has begun to listen.
@@ -126,7 +127,7 @@ test("a run whose claim was done and never answered is executed at once, and tha
 
 test("a process that stops before it knows what it has claimed gives that back too", async () => {
   await withEngine({ graphs: { graph }, workers: 0, pollMs: NEVER_MS, leaseMs: NEVER_MS }, async (t) => {
-    const worker = t.startWorker({ withApi: true });
+    const { worker } = await started(t, 2);
     let stopping: Promise<void> | undefined;
     intercept(t, async (text, send) => {
       const answer = await send();
@@ -144,7 +145,7 @@ test("a process that stops before it knows what it has claimed gives that back t
 
 test("a process that stops while it accepts gives the run to others", async () => {
   await withEngine({ graphs: { graph }, workers: 0, pollMs: NEVER_MS, leaseMs: NEVER_MS }, async (t) => {
-    const worker = t.startWorker({ withApi: true });
+    const { worker } = await started(t, 2);
     let stopping: Promise<void> | undefined;
     intercept(t, async (text, send) => {
       const answer = await send();
