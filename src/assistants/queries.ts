@@ -57,6 +57,15 @@ export async function upsertSystemAssistants(
   return rowCount;
 }
 
+/** The graphs that the tenant's assistants are of. */
+export async function knownGraphIds(sql: Sql, tenantId: TenantId): Promise<string[]> {
+  const { rows } = await sql.query<{ graphId: string }>(
+    `select distinct graph_id as "graphId" from assistants where tenant_id = $1 order by 1`,
+    [tenantId],
+  );
+  return rows.map(({ graphId }) => graphId);
+}
+
 /** The assistant with this id, or the system assistant of the graph with this name. */
 export async function getAssistant(
   sql: Sql,

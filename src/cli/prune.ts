@@ -1,12 +1,14 @@
 // `perdure prune`: retention by hand, now, with a report thread by thread.
+import { knownGraphIds } from "../assistants/queries.js";
 import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { DEFAULT_TENANT, type ThreadId } from "../core/ids.js";
+import { nearest } from "../core/nearest.js";
 import type { PrunePolicy, Retention } from "../core/retention.js";
 import type { Pruned } from "../engine/commands/prune-thread.js";
 import { repackThread } from "../engine/repack-thread.js";
 import { keepRetention, type ThreadReport } from "../engine/retention.js";
-import { getThread } from "../runs/threads.js";
+import { getThread, threadsOfGraphs } from "../runs/threads.js";
 import { type Output, table } from "./output.js";
 import { json, wire } from "./wire.js";
 
@@ -30,12 +32,13 @@ const NOTHING: Pruned = {
   storeBytes: 0,
 };
 
-/** Prunes what the options say, or else what the project's retention says. Throws `config_invalid` when neither says anything. */
+/** Prunes what the options say, or else what the project's retention says. Throws `config_invalid` when neither says anything, `not_found`. */
 export async function prune(deps: Deps, options: Prune, print: Output & Readonly<{ json: boolean }>): Promise<void> {
   const { threadId, dryRun, owner, leaseMs } = options;
   if (threadId !== null && (await getThread(deps.db, { tenantId: DEFAULT_TENANT, threadId })) === undefined) {
     throw new EngineError("not_found", `There is no thread ${threadId}`);
   }
+  if (options.graphId !== null) await refuseUnknownGraph(deps, options.graphId);
   const reports: ThreadReport[] = [];
   const scope = { tenantId: DEFAULT_TENANT, threadId, dryRun, owner, leaseMs };
   for await (const report of keepRetention(deps, retentionOf(options), scope)) {
@@ -58,6 +61,17 @@ export async function prune(deps: Deps, options: Prune, print: Output & Readonly
   const what = `${total.checkpoints} checkpoints, ${total.bodies} bodies and the contents of ${expired} runs`;
   const bytes = `${size(total.postgresBytes)} in Postgres and about ${size(total.storeBytes)} in the object store`;
   print.line(`\n${what} ${dryRun ? "would go" : "are gone"}: ${bytes}.`);
+}
+
+/** A graph that is in no project any more still has its threads. */
+async function refuseUnknownGraph({ db }: Deps, graphId: string): Promise<void> {
+  const known = await knownGraphIds(db, DEFAULT_TENANT);
+  if (known.includes(graphId)) return;
+  const page = { tenantId: DEFAULT_TENANT, threadId: null, graphIds: [graphId], after: null, limit: 1 };
+  if ((await threadsOfGraphs(db, page)).length > 0) return;
+  const guess = nearest(graphId, known);
+  const hint = guess === null ? "" : `; did you mean ${JSON.stringify(guess)}?`;
+  throw new EngineError("not_found", `There is no graph ${JSON.stringify(graphId)} and no thread of it${hint}`);
 }
 
 function retentionOf({ keepLatest, olderThanMs, outcomes, graphId, configured }: Prune): Retention {

@@ -20,6 +20,7 @@ describe("the command line", () => {
     [["runs", "show", "abc"], '"abc" is not the id of a run; ids are UUIDs'],
     [["threads", "state", "7"], '"7" is not the id of a thread'],
     [["approvals", "approve", "x"], '"x" is not the id of an approval'],
+    [["prune", "--older-than", "999999w"], '--older-than must be a length of time like "12h"'],
     [["dev", "--port", "eighty"], "--port must be a whole number from 0 to 65535"],
     [["dev", "--workers", "-1"], "--workers must be a whole number from 0 to 64"],
     [["runs", "ls"], "DATABASE_URL is not set and no development server runs in .perdure"],

@@ -62,6 +62,12 @@ describe("commands on an installation", () => {
         values: { amount: 5, answer: true },
         next: [],
       });
+
+      const unknown = await cli("prune", "--keep-latest", "1", "--graph", "agnet");
+      expect(unknown.output).toContain('There is no graph "agnet" and no thread of it; did you mean "agent"?');
+      expect(unknown.code).toBe(1);
+      const prune = ["prune", "--keep-latest", "1", "--older-than", "104000w"];
+      expect((await cli(...prune, "--graph", "agent")).output).toContain("There is nothing to prune.");
     });
   });
 
