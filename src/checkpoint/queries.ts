@@ -302,37 +302,39 @@ export async function checkpointExists(
   return rows[0]?.found ?? false;
 }
 
-/** Where a thread's objects are, those included that no commit names yet. */
-export async function objectKeysOf(
-  sql: Sql,
-  { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
-): Promise<string[]> {
-  const { rows } = await sql.query<{ key: string }>("select key from packs where tenant_id = $1 and thread_id = $2", [
-    tenantId,
-    threadId,
-  ]);
-  return rows.map(({ key }) => key);
-}
+const WITHOUT_PACKS = `
+with writes as (
+  delete from checkpoint_writes where tenant_id = $1 and thread_id = $2
+), versions as (
+  delete from channel_versions where tenant_id = $1 and thread_id = $2
+), staged as (
+  delete from staged_bodies where tenant_id = $1 and thread_id = $2
+), states as (
+  delete from checkpoints where tenant_id = $1 and thread_id = $2
+)`;
+
+type Thread = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
 
 /** Removes what a thread has in Postgres; its objects are the caller's. */
-export async function deleteThreadCheckpoints(
-  sql: Sql,
-  { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
-): Promise<void> {
+export async function deleteThreadCheckpoints(sql: Sql, { tenantId, threadId }: Thread): Promise<void> {
   // One statement: the foreign key to packs is checked at its end.
-  await sql.query(
-    `with writes as (
-      delete from checkpoint_writes where tenant_id = $1 and thread_id = $2
-    ), versions as (
-      delete from channel_versions where tenant_id = $1 and thread_id = $2
-    ), staged as (
-      delete from staged_bodies where tenant_id = $1 and thread_id = $2
-    ), states as (
-      delete from checkpoints where tenant_id = $1 and thread_id = $2
-    )
-    delete from packs where tenant_id = $1 and thread_id = $2`,
+  await sql.query(`${WITHOUT_PACKS} delete from packs where tenant_id = $1 and thread_id = $2`, [tenantId, threadId]);
+}
+
+/** The same, but for the names of its objects: they are doomed, and returned. */
+export async function doomThreadObjects(
+  sql: Sql,
+  { tenantId, threadId }: Thread,
+): Promise<Readonly<{ tenantId: TenantId; packId: string; key: string }>[]> {
+  const { rows } = await sql.query<{ tenantId: TenantId; packId: string; key: string }>(
+    `${WITHOUT_PACKS}
+    update packs
+    set status = 'doomed', delete_after = clock_timestamp(), bodies = '{}', body_blocks = '{}'
+    where tenant_id = $1 and thread_id = $2
+    returning tenant_id as "tenantId", pack_id as "packId", key`,
     [tenantId, threadId],
   );
+  return rows;
 }
 
 type AnyRow = Readonly<{

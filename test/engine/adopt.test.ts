@@ -23,6 +23,9 @@ import { ADOPTED_THREADS } from "../../src/engine/adopt/thread-id.js";
 import { createCombiner } from "../../src/engine/commit.js";
 import { readSaver } from "../../src/engine/state.js";
 import { scriptedAgent } from "../helpers/agents.js";
+import { EngineError } from "../../src/core/errors.js";
+import { sweepOrphans } from "../../src/engine/sweep-orphans.js";
+import { objectsOf } from "../helpers/moved.js";
 import { type EngineOptions, type TestEngine, withEngine } from "../helpers/engine.js";
 import { gateGraph } from "../helpers/scripted-graphs.js";
 import { type StockDatabase, withStockDatabase } from "../helpers/stock.js";
@@ -245,6 +248,26 @@ describe("what can't come over as it is", () => {
       expect(found.map((thread) => thread.thread_id)).toEqual([kept.threadId]);
       const { values } = await site.client.threads.getState<{ log: unknown[] }>(kept.threadId);
       expect(values.log[1]).toEqual(foreign);
+    });
+  });
+
+  it("leaves no object either, when the store is away or the process dies as it is undone", async () => {
+    await withBoth(gateGraph([], ["q1"]), async (site) => {
+      const { deps, db } = site;
+      const threadId = uuidv7();
+      await run(site.there, { log: ["in", "x".repeat(2_000_000)] }, threadId);
+      // It fails when all was stored already.
+      await db.db.query("alter table threads add constraint hidden check (ephemeral)");
+      const { delete: remove } = deps.bodies;
+      const away = () => Promise.reject(new EngineError("unavailable", "away"));
+      Object.assign(deps.bodies, { delete: away });
+      expect(await adopt(site, threadId)).toMatchObject({ outcome: "failed", error: { code: "internal" } });
+      Object.assign(deps.bodies, { delete: remove });
+      const key = { tenantId: DEFAULT_TENANT, threadId: threadId as ThreadId };
+      expect(await objectsOf(deps, key)).toHaveLength(1);
+      await sweepOrphans(deps);
+      expect(await objectsOf(deps, key)).toEqual([]);
+      expect(await rowsOf(site, threadId)).toBe(0);
     });
   });
 

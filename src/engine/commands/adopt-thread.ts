@@ -1,7 +1,8 @@
 // Adopting a thread, as an edit that makes its thread: begun, settled, or undone as if it had never been. Until it is settled
 // the thread is hidden, as those of stateless runs are, so that nobody goes on from half a history.
 import { askApprovals } from "../../approvals/approvals.js";
-import { deleteThreadCheckpoints, objectKeysOf } from "../../checkpoint/queries.js";
+import { deleteDoomedPacks } from "../../checkpoint/packs.js";
+import { doomThreadObjects } from "../../checkpoint/queries.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
@@ -129,13 +130,14 @@ export async function abandonAdoption(deps: Deps, lease: Lease): Promise<void> {
     if (!(await end(sql, lease, null, "adoption_failed"))) return [];
     if ((await getThread(sql, lease))?.ephemeral !== true)
       throw new EngineError("internal", `Thread ${lease.threadId} is shown`);
-    const keys = await objectKeysOf(sql, lease);
-    await deleteThreadCheckpoints(sql, lease);
+    const doomed = await doomThreadObjects(sql, lease);
     await deleteThreadRow(sql, lease);
-    return keys;
+    return doomed;
   });
-  // Not by prefix: the next try may be writing there. One that stays behind because we die here is lost space only.
-  await deps.bodies.delete(objects);
+  if (objects.length === 0) return;
+  // Not by prefix: the next try may be writing there. What stays behind because we die here, the orphan sweep finds.
+  await deps.bodies.delete(objects.map(({ key }) => key));
+  await deleteDoomedPacks(deps.db, objects);
 }
 
 async function end(
