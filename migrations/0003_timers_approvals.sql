@@ -13,7 +13,7 @@ create table timers (
   updated_at timestamptz not null default now(),
   primary key (tenant_id, timer_id)
 );
-create index timers_due on timers (due_at, timer_id) where status = 'due';
+create index timers_due on timers (kind, due_at, timer_id) where status = 'due';
 create unique index timers_one_due on timers (tenant_id, kind, ref_id) where status = 'due';
 
 create table approvals (

@@ -268,7 +268,7 @@ table timers
   updated_at timestamp with time zone not null default now()
   constraint timers_pkey PRIMARY KEY (tenant_id, timer_id)
   constraint timers_status_check CHECK ((status = ANY (ARRAY['due'::text, 'fired'::text, 'cancelled'::text])))
-  CREATE INDEX timers_due ON perdure.timers USING btree (due_at, timer_id) WHERE (status = 'due'::text)
+  CREATE INDEX timers_due ON perdure.timers USING btree (kind, due_at, timer_id) WHERE (status = 'due'::text)
   CREATE UNIQUE INDEX timers_one_due ON perdure.timers USING btree (tenant_id, kind, ref_id) WHERE (status = 'due'::text)
 
 table tombstones
@@ -276,6 +276,7 @@ table tombstones
   thread_id uuid not null
   deleted_at timestamp with time zone not null default now()
   constraint tombstones_pkey PRIMARY KEY (tenant_id, thread_id)
+  CREATE INDEX tombstones_recent ON perdure.tombstones USING btree (deleted_at)
 
 sequence run_seq
 

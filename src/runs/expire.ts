@@ -15,13 +15,15 @@ export async function threadsWithOldRuns(
   }>,
 ): Promise<ThreadId[]> {
   const { rows } = await sql.query<{ threadId: ThreadId }>(
-    `select distinct thread_id as "threadId"
-    from runs
-    where tenant_id = $1 and content_expired_at is null and kind = 'run'
-      and finished_at < clock_timestamp() - $3::float8 * interval '1 ms'
-      and ($2::uuid is null or thread_id = $2) and ($4::uuid is null or thread_id > $4)
-    order by thread_id
-    limit $5`,
+    // What is old first: in the order of threads all runs there are would be looked at.
+    `with old as materialized (
+      select thread_id
+      from runs
+      where tenant_id = $1 and content_expired_at is null and kind = 'run'
+        and finished_at < (select clock_timestamp() - $3::float8 * interval '1 ms')
+        and ($2::uuid is null or thread_id = $2) and ($4::uuid is null or thread_id > $4)
+    )
+    select distinct thread_id as "threadId" from old order by 1 limit $5`,
     [page.tenantId, page.threadId, page.olderThanMs, page.after, page.limit],
   );
   return rows.map(({ threadId }) => threadId);
@@ -65,7 +67,7 @@ export async function deleteOldEdits(sql: Sql, tenantId: TenantId, olderThanMs: 
   const { rowCount } = await sql.query(
     `delete from runs
     where tenant_id = $1 and kind = 'edit' and not begun and not (metadata ? 'adopted_from')
-      and finished_at < clock_timestamp() - $2::float8 * interval '1 ms'`,
+      and content_expired_at is null and finished_at < (select clock_timestamp() - $2::float8 * interval '1 ms')`,
     [tenantId, olderThanMs],
   );
   return rowCount;

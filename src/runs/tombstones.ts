@@ -25,10 +25,15 @@ export async function recentTombstones(
   page: Readonly<{ withinMs: number; after: ThreadKey | undefined; limit: number }>,
 ): Promise<ThreadKey[]> {
   const { rows } = await sql.query<ThreadKey>(
-    `select tenant_id as "tenantId", thread_id as "threadId"
-    from tombstones
-    where deleted_at > clock_timestamp() - $1::float8 * interval '1 ms'
-      and ($2::text is null or (tenant_id, thread_id) > ($2, $3::uuid))
+    // What is recent first: tombstones stay for good, and in their order all there are would be looked at.
+    `with recent as materialized (
+      select tenant_id, thread_id
+      from tombstones
+      where deleted_at > (select clock_timestamp() - $1::float8 * interval '1 ms')
+    )
+    select tenant_id as "tenantId", thread_id as "threadId"
+    from recent
+    where $2::text is null or (tenant_id, thread_id) > ($2, $3::uuid)
     order by tenant_id, thread_id
     limit $4`,
     [page.withinMs, page.after?.tenantId ?? null, page.after?.threadId ?? null, page.limit],

@@ -23,7 +23,7 @@ export async function claimTimers(
     `with due as (
       select tenant_id, timer_id
       from timers
-      where status = 'due' and due_at <= clock_timestamp() and kind = $1
+      where status = 'due' and due_at <= (select clock_timestamp()) and kind = $1
       order by due_at, timer_id
       limit $2
       for update skip locked

@@ -68,10 +68,17 @@ export async function peekDueTimers(
   peek: Readonly<{ kinds: readonly TimerKind[]; limit: number }>,
 ): Promise<TimerRow[]> {
   const { rows } = await sql.query<TimerRow>(
-    `select ${COLUMNS}
-    from timers
-    where status = 'due' and due_at <= clock_timestamp() and kind = any($1::text[])
-    order by due_at, timer_id
+    // Kind by kind, in the order of the index: what is not due yet is not looked at.
+    `select due.*
+    from unnest($1::text[]) k(kind)
+    cross join lateral (
+      select ${COLUMNS}
+      from timers t
+      where t.status = 'due' and t.kind = k.kind and t.due_at <= (select clock_timestamp())
+      order by t.due_at, t.timer_id
+      limit $2
+    ) due
+    order by due."dueAt", due."timerId"
     limit $2`,
     [peek.kinds, peek.limit],
   );
@@ -133,9 +140,11 @@ export async function postponeTimer(
 /** How long until the next timer of these kinds is due, in ms; null when there is none. Negative when overdue. */
 export async function nextDueInMs(sql: Sql, kinds: readonly TimerKind[]): Promise<number | null> {
   const { rows } = await sql.query<{ ms: number | null }>(
-    `select extract(epoch from min(due_at) - clock_timestamp())::float8 * 1000 as ms
-    from timers
-    where status = 'due' and kind = any($1::text[])`,
+    `select extract(epoch from min(first.due_at) - clock_timestamp())::float8 * 1000 as ms
+    from unnest($1::text[]) k(kind)
+    cross join lateral (
+      select t.due_at from timers t where t.status = 'due' and t.kind = k.kind order by t.due_at limit 1
+    ) first`,
     [kinds],
   );
   return rows[0]?.ms ?? null;

@@ -35,37 +35,29 @@ export type Support = CheckpointKey & Readonly<{ channels: readonly string[] }>;
  */
 export async function pruneToChannels(sql: Sql, key: ThreadKey, supports: readonly Support[]): Promise<number> {
   if (supports.length === 0) return 0;
+  const at = [key.tenantId, key.threadId, supports.map((s) => s.ns), supports.map((s) => s.checkpointId)];
   const { rows } = await sql.query<{ n: number }>(
-    `with wanted as (
-      select u.ns, u.checkpoint_id, array(select json_array_elements_text(u.kept)) as kept
-      from unnest($3::text[], $4::uuid[], $5::json[]) u(ns, checkpoint_id, kept)
-    ), before as materialized (
-      select c.ns, c.checkpoint_id, c.delta_channels
-      from checkpoints c
-      join wanted w using (ns, checkpoint_id)
-      where c.tenant_id = $1 and c.thread_id = $2
-    ), pruned as (
-      update checkpoints c
-      set delta_channels = w.kept,
-        channels = case when c.head is not null then
-          array(select u.channel from unnest(c.channels, c.versions) with ordinality u(channel, version, position)
-            where u.channel = any (w.kept) order by u.position) end,
-        versions = case when c.head is not null then
-          array(select u.version from unnest(c.channels, c.versions) with ordinality u(channel, version, position)
-            where u.channel = any (w.kept) order by u.position) end
-      from wanted w
-      where c.tenant_id = $1 and c.thread_id = $2 and c.ns = w.ns and c.checkpoint_id = w.checkpoint_id
-        and c.delta_channels is distinct from w.kept
-      returning c.ns, c.checkpoint_id
-    )
-    select count(*)::int as n from pruned join before using (ns, checkpoint_id) where before.delta_channels is null`,
-    [
-      key.tenantId,
-      key.threadId,
-      supports.map((s) => s.ns),
-      supports.map((s) => s.checkpointId),
-      supports.map((s) => JSON.stringify(s.channels)),
-    ],
+    `select count(*)::int as n
+    from unnest($3::text[], $4::uuid[]) u(ns, checkpoint_id)
+    join checkpoints c on c.tenant_id = $1 and c.thread_id = $2 and c.ns = u.ns and c.checkpoint_id = u.checkpoint_id
+    where c.delta_channels is null`,
+    at,
+  );
+  // The list itself, whose length the planner sees: of a query's result it may expect one row, and compare all with all.
+  await sql.query(
+    `update checkpoints c
+    set delta_channels = kept.channels,
+      channels = case when c.head is not null then
+        array(select u.channel from unnest(c.channels, c.versions) with ordinality u(channel, version, position)
+          where u.channel = any (kept.channels) order by u.position) end,
+      versions = case when c.head is not null then
+        array(select u.version from unnest(c.channels, c.versions) with ordinality u(channel, version, position)
+          where u.channel = any (kept.channels) order by u.position) end
+    from unnest($3::text[], $4::uuid[], $5::json[]) w(ns, checkpoint_id, kept)
+    cross join lateral (select array(select json_array_elements_text(w.kept)) as channels) kept
+    where c.tenant_id = $1 and c.thread_id = $2 and c.ns = w.ns and c.checkpoint_id = w.checkpoint_id
+      and c.delta_channels is distinct from kept.channels`,
+    [...at, supports.map((s) => JSON.stringify(s.channels))],
   );
   return rows[0]?.n ?? 0;
 }
