@@ -63,6 +63,17 @@ export async function threadVersion(sql: Sql, key: ThreadKey): Promise<string | 
   return rows[0]?.version;
 }
 
+/** The number of the newest run or edit of the thread, quiet ones too; null when there is none, undefined when the thread is gone. */
+export async function newestRunSeq(sql: Sql, key: ThreadKey): Promise<number | null | undefined> {
+  const { rows } = await sql.query<{ seq: number | null }>(
+    `select (select max(r.seq) from runs r where r.tenant_id = $1 and r.thread_id = $2) as seq
+    from threads
+    where tenant_id = $1 and thread_id = $2`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0]?.seq;
+}
+
 export type ThreadOfGraph = Readonly<{ threadId: ThreadId; graphId: string | null }>;
 
 /** Threads that people see, of these graphs or all, by id. */

@@ -125,15 +125,20 @@ test("tenants share no object, and no pointer leads from one to another's", asyn
   });
 });
 
-test("threads.prune keeps the latest state, or deletes", async () => {
-  await withEngine({ graphs: { steps: stepsGraph(3, () => {}) } }, async ({ client }) => {
-    const ids: string[] = [];
+test("threads.prune keeps the latest state, or deletes, and a damaged thread stops no other", async () => {
+  await withEngine({ graphs: { steps: stepsGraph(3, () => {}) } }, async ({ client, deps }) => {
+    const damaged = await client.threads.create();
+    await client.runs.wait(damaged.thread_id, "steps", { input: { log: [TEXT] } });
+    await moveThread(deps, keyOf(damaged.thread_id));
+    await deps.bodies.delete(await objectsOf(deps, keyOf(damaged.thread_id)));
+    const ids: string[] = [damaged.thread_id];
     for (const log of [["a"], ["b"]]) {
       const { thread_id } = await client.threads.create();
       await client.runs.wait(thread_id, "steps", { input: { log } });
       ids.push(thread_id);
     }
     expect(await client.threads.prune(ids, { strategy: "keep_latest" })).toEqual({ pruned_count: 2 });
+    ids.shift();
     expect(await client.threads.getHistory(ids[0]!)).toHaveLength(1);
     expect(await client.threads.prune(ids, { strategy: "keep_latest" })).toEqual({ pruned_count: 0 });
     expect(await client.threads.prune(ids.slice(0, 1))).toEqual({ pruned_count: 1 });

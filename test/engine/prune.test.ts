@@ -15,6 +15,7 @@ import { expectNoDanglingPointer, objectsOf } from "../helpers/moved.js";
 import { gateGraph, stepsGraph } from "../helpers/scripted-graphs.js";
 
 const KEEP_ONE = { keepLatest: 1, olderThanMs: null, outcomes: null };
+const TEXT = "lorem ipsum ".repeat(20);
 const keyOf = (threadId: string) => ({ tenantId: DEFAULT_TENANT, threadId: threadId as ThreadId });
 
 function prune(t: TestEngine, threadId: string, more: Partial<PruneInput> = {}) {
@@ -182,6 +183,36 @@ test("a prune whose process dies while it holds the thread changes nothing, and 
     expect(await t.client.runs.wait(threadId, "gate", { command: { resume: "yes" } })).toMatchObject({
       log: ["q1:yes", "acted"],
     });
+  });
+});
+
+test("a thread that others prune or delete while it is looked at isn't taken for damaged", async () => {
+  await withEngine({ graphs: { steps: stepsGraph(3, () => {}) } }, async (t) => {
+    const { thread_id: threadId } = await t.client.threads.create();
+    for (let n = 0; n < 3; n++) {
+      // As long as no text is, so that bodies name bodies.
+      await t.client.runs.wait(threadId, "steps", { input: { log: Array.from({ length: 40 }, () => `${n} ${TEXT}`) } });
+    }
+    await moveThread(t.deps, keyOf(threadId));
+    const { read } = t.deps.bodies;
+    /** Prunes, and does `act` when it has begun to read. */
+    const pruneBeside = async (act: () => Promise<unknown>, more: Partial<PruneInput>) => {
+      let acts: Promise<unknown> | undefined;
+      const reads: typeof read = async (...args) => {
+        const bytes = await read.apply(t.deps.bodies, args);
+        await (acts ??= (((t.deps.bodies as { read: typeof read }).read = read), act()));
+        return bytes;
+      };
+      (t.deps.bodies as { read: typeof read }).read = reads;
+      const pruned = prune(t, threadId, { policy: { ...KEEP_ONE, keepLatest: 8 }, ...more });
+      await pruned.catch(() => {});
+      expect(acts).toBeDefined();
+      return pruned;
+    };
+    const others = () => prune(t, threadId);
+    expect(await pruneBeside(others, { dryRun: true })).toBe(null);
+    const deletes = () => t.client.threads.delete(threadId);
+    await expect(pruneBeside(deletes, {})).rejects.toMatchObject({ code: "not_found" });
   });
 });
 

@@ -1,7 +1,7 @@
 // Threads: made, found, labelled, deleted. What they hold and wait for comes from their newest checkpoint.
 import { type Context, Hono } from "hono";
 import { z } from "zod";
-import { EngineError, isEngineError } from "../../core/errors.js";
+import { EngineError, isBodyLost, isEngineError } from "../../core/errors.js";
 import type { TenantId, ThreadId } from "../../core/ids.js";
 import { findThread as findAnyThread, touchThread } from "../../engine/adopt/on-touch.js";
 import { copyThread } from "../../engine/commands/copy-thread.js";
@@ -115,7 +115,7 @@ async function search(engine: Engine, c: Context<ApiEnv>): Promise<Response> {
   );
 }
 
-/** Returns how many it did something about; threads that are busy or not there are left alone. */
+/** Returns how many it did something about; threads that are busy, damaged or not there are left alone. */
 async function pruneMany(
   engine: Engine,
   tenantId: TenantId,
@@ -135,7 +135,10 @@ async function pruneMany(
     const input = { tenantId, threadId, policy, thorough: false, dryRun: false, owner, leaseMs };
     const pruned = await pruneThread(deps, input).catch((error: unknown) => {
       if (isEngineError(error, "thread_busy") || isEngineError(error, "not_found")) return null;
-      throw error;
+      // What it needs of what is lost nobody knows; the others are not to wait for that.
+      if (!isBodyLost(error)) throw error;
+      deps.log.error({ tenant_id: tenantId, thread_id: threadId, code: error.code }, "a thread can't be pruned");
+      return null;
     });
     if (pruned !== null) count += 1;
   }

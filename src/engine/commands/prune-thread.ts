@@ -15,7 +15,7 @@ import {
   storeBytesInUse,
 } from "../../checkpoint/prune/sweep-queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
-import { EngineError } from "../../core/errors.js";
+import { EngineError, isBodyLost } from "../../core/errors.js";
 import type { TimerId } from "../../core/ids.js";
 import type { PrunePolicy } from "../../core/retention.js";
 import { retryTransient } from "../../db/retry-transient.js";
@@ -24,7 +24,7 @@ import { appendEvent } from "../../runs/events.js";
 import { askForNewManifests } from "../../runs/manifests.js";
 import { lockUnfinishedRuns, makeNextHead, outcomesOfThread } from "../../runs/runs.js";
 import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
-import { getThread, threadVersion } from "../../runs/threads.js";
+import { getThread, newestRunSeq, threadVersion } from "../../runs/threads.js";
 import { setTimer } from "../../schedule/timers.js";
 import { assistantIdOf, graphIdOf } from "../state.js";
 import { endEdit } from "./end-edit.js";
@@ -57,6 +57,8 @@ export type PruneInput = ThreadKey &
   }>;
 export type PruneStep = "marked" | "held" | "deleted";
 
+/** So often a thread is looked at that others prune meanwhile. */
+const LOOKS = 3;
 /** Blocks are read again at each level of a tree. */
 const CACHE_BYTES = 64 * 1024 * 1024;
 
@@ -73,7 +75,7 @@ export async function pruneThread(deps: Deps, input: PruneInput): Promise<Pruned
   if (thread === undefined || thread.ephemeral)
     throw new EngineError("not_found", `There is no thread ${key.threadId}`);
   if (thread.status === "busy") throw new EngineError("thread_busy", `Thread ${key.threadId} is busy`);
-  const sweep = await planSweep(deps, key, input.policy, input.thorough);
+  const sweep = await lookFromOutside(deps, input);
   if (sweep === null) return null;
   await reached("marked");
   if (input.dryRun) return rehearse(deps, key, sweep);
@@ -108,6 +110,25 @@ async function sweepHeld(deps: Deps, held: Held, input: PruneInput, known: Sweep
     const act = () => deps.db.tx((sql) => sweepAndLetGo(deps, sql, held, sweep));
     const swept = await retryTransient(act, { ...deps, deadlineMs: input.leaseMs });
     if (swept !== "stale") return swept;
+  }
+}
+
+/**
+ * Nobody is kept from the thread meanwhile: what can't be read may have been pruned or deleted by somebody else. Then it is looked
+ * once more, until nobody was at it.
+ */
+async function lookFromOutside(deps: Deps, input: PruneInput): Promise<Sweep | null> {
+  const key = { tenantId: input.tenantId, threadId: input.threadId };
+  for (let looks = 1; ; looks++) {
+    const before = await newestRunSeq(deps.db, key);
+    try {
+      return await planSweep(deps, key, input.policy, input.thorough);
+    } catch (error) {
+      const after = isBodyLost(error) ? await newestRunSeq(deps.db, key) : before;
+      if (after === undefined) throw new EngineError("not_found", `There is no thread ${input.threadId}`);
+      if (after === before) throw error;
+      if (looks === LOOKS) throw new EngineError("thread_busy", `Thread ${input.threadId} is busy`);
+    }
   }
 }
 
@@ -190,7 +211,8 @@ async function sweepAndLetGo(
   return { pruned, next };
 }
 
-async function deleteSwept(sql: Sql, key: ThreadKey, { nodes, drop, marked, dead }: Sweep): Promise<Pruned> {
+/** Null when there was nothing left of it: somebody else was faster. */
+async function deleteSwept(sql: Sql, key: ThreadKey, { nodes, drop, marked, dead }: Sweep): Promise<Pruned | null> {
   const runs = await contentPacks(sql, key);
   const inUse = await storeBytesInUse(sql, key, runs);
   const states = await deleteStates(sql, key, drop);
@@ -203,7 +225,7 @@ async function deleteSwept(sql: Sql, key: ThreadKey, { nodes, drop, marked, dead
   const values = await deleteUnneededValues(sql, key);
   const bodies = await deleteBodies(sql, key, dead);
   const before = drop.filter(({ prunedTo }) => prunedTo !== null).length;
-  return {
+  const pruned = {
     checkpoints: states.rows - before + hidden,
     writes: writes.rows,
     channelVersions: values.rows,
@@ -211,17 +233,18 @@ async function deleteSwept(sql: Sql, key: ThreadKey, { nodes, drop, marked, dead
     postgresBytes: states.bytes + writes.bytes + values.bytes + bodies.bytes,
     storeBytes: Math.max(0, Math.round(inUse - (await storeBytesInUse(sql, key, runs)))),
   };
+  return Object.values(pruned).every((n) => n === 0) ? null : pruned;
 }
 
 /** Rolls a rehearsal back, with what it found. */
 class Rehearsed extends Error {
-  constructor(readonly pruned: Pruned) {
+  constructor(readonly pruned: Pruned | null) {
     super("rolled back");
   }
 }
 
 /** Does it, counts, and undoes it: the numbers are those of the act. */
-async function rehearse(deps: Deps, key: ThreadKey, sweep: Sweep): Promise<Pruned> {
+async function rehearse(deps: Deps, key: ThreadKey, sweep: Sweep): Promise<Pruned | null> {
   try {
     return await deps.db.tx(async (sql) => {
       if ((await lockThread(sql, key)) === undefined)
