@@ -20,7 +20,7 @@ import { describeS3, newS3Uri } from "../helpers/s3-store.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
 
 /** Each of a few threads' operations; more of them by PERDURE_TEST_LONG. */
-const OPERATIONS = process.env["PERDURE_TEST_LONG"] === undefined ? 40 : 3_000;
+const OPERATIONS = process.env["PERDURE_TEST_LONG"] === undefined ? 40 : 250;
 const AT_ONCE = 4;
 const SEED = Number(process.env["PERDURE_TEST_SEED"] ?? 7);
 
