@@ -57,7 +57,6 @@ create table tombstones (
   deleted_at timestamptz not null default now(),
   primary key (tenant_id, thread_id)
 );
-create index tombstones_recent on tombstones (deleted_at);
 
 create sequence run_seq;
 create table runs (

@@ -276,7 +276,6 @@ table tombstones
   thread_id uuid not null
   deleted_at timestamp with time zone not null default now()
   constraint tombstones_pkey PRIMARY KEY (tenant_id, thread_id)
-  CREATE INDEX tombstones_recent ON perdure.tombstones USING btree (deleted_at)
 
 sequence run_seq
 

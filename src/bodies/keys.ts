@@ -1,5 +1,6 @@
 // What a key may look like: a relative path of plain segments, so that no key leaves its store's folder or prefix.
 import { EngineError } from "../core/errors.js";
+import type { TenantId, ThreadId } from "../core/ids.js";
 
 const SEGMENT = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$/;
 const MAX_KEY_LENGTH = 700;
@@ -32,4 +33,9 @@ export function checkRange(range: Readonly<{ start: number; end: number }>): voi
 
 export function bodyMissing(storeUri: string, key: string): EngineError {
   return new EngineError("body_missing", `${storeUri}/${key} is not in the object store`, { details: { key } });
+}
+
+/** What the keys of all objects of a thread start with; the name of a pack in it is a ULID, so they sort by age. */
+export function threadPrefix({ tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>): string {
+  return `${tenantId}/${threadId}/`;
 }

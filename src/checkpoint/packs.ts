@@ -3,6 +3,9 @@
 import type { Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 
+/** How long an upload may take until the transaction that points to it. */
+export const UPLOAD_MS = 24 * 60 * 60_000;
+
 export type NewPack = Readonly<{
   tenantId: TenantId;
   threadId: ThreadId;

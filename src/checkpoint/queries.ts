@@ -1,4 +1,5 @@
 // Reads of checkpoints and what they need, one statement each. What was moved comes back as where it is.
+import { UPLOAD_MS } from "./packs.js";
 import type { Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { PackAddress, PackedNode } from "./pack-types.js";
@@ -302,37 +303,46 @@ export async function checkpointExists(
   return rows[0]?.found ?? false;
 }
 
-const WITHOUT_PACKS = `
-with writes as (
-  delete from checkpoint_writes where tenant_id = $1 and thread_id = $2
-), versions as (
-  delete from channel_versions where tenant_id = $1 and thread_id = $2
-), staged as (
-  delete from staged_bodies where tenant_id = $1 and thread_id = $2
-), states as (
-  delete from checkpoints where tenant_id = $1 and thread_id = $2
-)`;
+export type DoomedPack = Readonly<{
+  tenantId: TenantId;
+  packId: string;
+  key: string;
+  /** Its upload may still be on its way: the object may come once more after it was deleted. */
+  mayCome: boolean;
+}>;
 
-type Thread = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
-
-/** Removes what a thread has in Postgres; its objects are the caller's. */
-export async function deleteThreadCheckpoints(sql: Sql, { tenantId, threadId }: Thread): Promise<void> {
-  // One statement: the foreign key to packs is checked at its end.
-  await sql.query(`${WITHOUT_PACKS} delete from packs where tenant_id = $1 and thread_id = $2`, [tenantId, threadId]);
-}
-
-/** The same, but for the names of its objects: they are doomed, and returned. */
-export async function doomThreadObjects(
+/**
+ * Removes what a thread has in Postgres but for the names of its objects: they are doomed, and returned to be deleted by
+ * `removeDoomed`, or by the orphan sweep if whoever asked dies. What may still come keeps its name for `uploadMs`.
+ */
+export async function doomThread(
   sql: Sql,
-  { tenantId, threadId }: Thread,
-): Promise<Readonly<{ tenantId: TenantId; packId: string; key: string }>[]> {
-  const { rows } = await sql.query<{ tenantId: TenantId; packId: string; key: string }>(
-    `${WITHOUT_PACKS}
-    update packs
-    set status = 'doomed', delete_after = clock_timestamp(), bodies = '{}', body_blocks = '{}'
-    where tenant_id = $1 and thread_id = $2
-    returning tenant_id as "tenantId", pack_id as "packId", key`,
-    [tenantId, threadId],
+  { tenantId, threadId }: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+  uploadMs: number = UPLOAD_MS,
+): Promise<DoomedPack[]> {
+  const { rows } = await sql.query<DoomedPack>(
+    `with writes as (
+      delete from checkpoint_writes where tenant_id = $1 and thread_id = $2
+    ), versions as (
+      delete from channel_versions where tenant_id = $1 and thread_id = $2
+    ), staged as (
+      delete from staged_bodies where tenant_id = $1 and thread_id = $2
+    ), states as (
+      delete from checkpoints where tenant_id = $1 and thread_id = $2
+    ), was as (
+      select pack_id, status = 'pending' as may_come
+      from packs
+      where tenant_id = $1 and thread_id = $2
+      order by pack_id
+      for update
+    )
+    update packs p
+    set status = 'doomed', bodies = '{}', body_blocks = '{}',
+      delete_after = clock_timestamp() + case when was.may_come then $3::float8 else 0 end * interval '1 ms'
+    from was
+    where p.tenant_id = $1 and p.pack_id = was.pack_id
+    returning p.tenant_id as "tenantId", p.pack_id as "packId", p.key, was.may_come as "mayCome"`,
+    [tenantId, threadId, uploadMs],
   );
   return rows;
 }

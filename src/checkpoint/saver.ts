@@ -27,7 +27,7 @@ import { type LargeBodiesOptions, splitLarge, uploadLargeBody } from "./large-bo
 import { jsonbText } from "./metadata.js";
 import type { CheckpointOp, Commit } from "./ops.js";
 import { createOutbox, type Outbox } from "./outbox.js";
-import { deleteThreadCheckpoints } from "./queries.js";
+import { doomThread } from "./queries.js";
 import { type Learn, listTuples, readDeltaHistory, readTuple } from "./read-tuples.js";
 
 export type SaverOptions = Readonly<{
@@ -185,10 +185,8 @@ export class Saver extends BaseCheckpointSaver<string> {
     if (this.outbox === null) throw readOnly();
     if (!isUuid(threadId)) return;
     await this.outbox.flushed();
-    await deleteThreadCheckpoints(this.options.sql, {
-      tenantId: this.options.tenantId,
-      threadId: threadId as ThreadId,
-    });
+    // Its objects are left to the orphan sweep.
+    await doomThread(this.options.sql, { tenantId: this.options.tenantId, threadId: threadId as ThreadId });
     this.outbox.forgetUploads();
     this.sessions.delete(threadId);
     for (const place of this.lastPut.keys()) if (place.startsWith(`${threadId}\0`)) this.lastPut.delete(place);

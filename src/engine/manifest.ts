@@ -3,7 +3,7 @@
 // and gunzip. Written after the move, from what was moved: which runs need one is in their rows, so that a mover that dies
 // leaves the rest to the next.
 import { uuidToULID } from "ulid";
-import { threadPrefix } from "../bodies/erase.js";
+import { threadPrefix } from "../bodies/keys.js";
 import { newItems } from "../checkpoint/array-items.js";
 import { findBodies, findPacks } from "../checkpoint/body-queries.js";
 import { createBodyReader } from "../checkpoint/body-reader.js";

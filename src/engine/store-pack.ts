@@ -1,7 +1,7 @@
 // The life of one upload: a pending row, the object, and the transaction that points to it. Whoever dies in between leaves a
 // pending pack, which the orphan sweep finds; after the transaction everything is in place.
 import { uuidToULID } from "ulid";
-import { threadPrefix } from "../bodies/erase.js";
+import { threadPrefix } from "../bodies/keys.js";
 import type { ThreadKey } from "../checkpoint/move-queries.js";
 import type { PackFile } from "../checkpoint/pack.js";
 import { deleteDoomedPacks, doomPack, insertPendingPack } from "../checkpoint/packs.js";

@@ -19,28 +19,6 @@ export async function isTombstoned(sql: Sql, key: ThreadKey): Promise<boolean> {
   return rows[0]?.found ?? false;
 }
 
-/** Threads deleted within this time, by id, after the one given. */
-export async function recentTombstones(
-  sql: Sql,
-  page: Readonly<{ withinMs: number; after: ThreadKey | undefined; limit: number }>,
-): Promise<ThreadKey[]> {
-  const { rows } = await sql.query<ThreadKey>(
-    // What is recent first: tombstones stay for good, and in their order all there are would be looked at.
-    `with recent as materialized (
-      select tenant_id, thread_id
-      from tombstones
-      where deleted_at > (select clock_timestamp() - $1::float8 * interval '1 ms')
-    )
-    select tenant_id as "tenantId", thread_id as "threadId"
-    from recent
-    where $2::text is null or (tenant_id, thread_id) > ($2, $3::uuid)
-    order by tenant_id, thread_id
-    limit $4`,
-    [page.withinMs, page.after?.tenantId ?? null, page.after?.threadId ?? null, page.limit],
-  );
-  return rows;
-}
-
 /**
  * Throws `conflict` when the id was a deleted thread's: what is still on its way for that one must not end up in a new
  * conversation. To be asked after the insert, which waits for a delete of the same id that is still going on.

@@ -5,7 +5,11 @@ import { describe, expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import type { Db } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
+import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
+import { sweepOrphans } from "../../src/engine/sweep-orphans.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
+import { objectsOf } from "../helpers/moved.js";
+import { until } from "../helpers/wait.js";
 import { graphs } from "./graphs.js";
 import { sharedEngine } from "./shared.js";
 
@@ -299,18 +303,18 @@ describe("deleting", () => {
     }));
 
   test("a store that is away delays the erasing, not the deleting", () =>
-    alone(async ({ client, deps, engine, db }) => {
+    alone(async ({ client, deps, engine, move }) => {
       const { thread_id } = await client.threads.create();
       await client.runs.wait(thread_id, "steps", { input: {} });
-      const bodies = {
-        ...deps.bodies,
-        async *list(): AsyncGenerator<string> {
-          throw new EngineError("unavailable", "the store is away");
-        },
-      };
-      const app = createApp({ ...engine, deps: { ...deps, bodies } });
+      await until("the move", async () => (await move()) > 0);
+      const objects = () => objectsOf(deps, { tenantId: DEFAULT_TENANT, threadId: thread_id as ThreadId });
+      const stored = await objects();
+      expect(stored.length).toBeGreaterThan(0);
+      const away = () => Promise.reject(new EngineError("unavailable", "the store is away"));
+      const app = createApp({ ...engine, deps: { ...deps, bodies: { ...deps.bodies, delete: away } } });
       expect((await app.request(`/threads/${thread_id}`, { method: "DELETE" })).status).toBe(204);
-      const { rows } = await db.db.query("select 1 from timers where kind = 'thread.delete' and status = 'due'");
-      expect(rows).toHaveLength(1);
+      expect(await objects()).toEqual(stored);
+      await sweepOrphans(deps);
+      expect(await objects()).toEqual([]);
     }));
 });

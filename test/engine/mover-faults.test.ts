@@ -4,6 +4,7 @@ import { createMemoryStore } from "../../src/bodies/memory.js";
 import { doomOldPacks } from "../../src/checkpoint/packs.js";
 import type { BodyStore, Db, Deps } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
+import { deleteThread } from "../../src/engine/commands/delete-thread.js";
 import { tickMover } from "../../src/engine/loops/mover.js";
 import { type MoveStep, moveThread } from "../../src/engine/move-thread.js";
 import { loadRunContent } from "../../src/engine/run-content.js";
@@ -124,13 +125,38 @@ describe("the sweep", () => {
     expect(await objectsOf(deps, key)).toEqual([]);
   });
 
-  it("erases what arrived for a thread after it was deleted", async () => {
+  it("erases what arrives for a thread after it was deleted, once it can't be on its way any more", async () => {
     const deps = open();
     const { key } = await smallThread(db, "erased");
-    await db.query("insert into tombstones (tenant_id, thread_id) values ($1, $2)", [key.tenantId, key.threadId]);
-    await deps.bodies.create(`${key.tenantId}/${key.threadId}/late`, Buffer.from("x"));
+    const late = {
+      reached: async (step: MoveStep) => {
+        if (step === "announced") expect(await deleteThread(deps, key)).toBe(true);
+        if (step === "uploaded") throw new Error("died");
+      },
+    };
+    await expect(moveThread(deps, key, { hooks: late })).rejects.toThrow("died");
+    expect(await objectsOf(deps, key)).toHaveLength(1);
+    expect(await sweepOrphans(deps)).toBe(0);
+    await db.query("update packs set delete_after = now() where thread_id = $1", [key.threadId]);
     expect(await sweepOrphans(deps)).toBe(1);
     expect(await objectsOf(deps, key)).toEqual([]);
+    expect((await db.query("select 1 from packs where thread_id = $1", [key.threadId])).rowCount).toBe(0);
+  });
+
+  it("looks for nothing in the store, however many threads were deleted", async () => {
+    const asked: string[] = [];
+    const bodies = createMemoryStore();
+    const deps = open({ ...bodies, list: (prefix) => (asked.push(prefix), bodies.list(prefix)) });
+    for (let n = 0; n < 3; n += 1) {
+      const { key } = await smallThread(db, `gone ${n}`);
+      await moveThread(deps, key);
+      expect(await objectsOf(open(bodies), key)).not.toEqual([]);
+      expect(await deleteThread(deps, key)).toBe(true);
+      expect(await objectsOf(open(bodies), key)).toEqual([]);
+      expect((await db.query("select 1 from packs where thread_id = $1", [key.threadId])).rowCount).toBe(0);
+    }
+    await sweepOrphans(deps, { graceMs: 0 });
+    expect(asked).toEqual([]);
   });
 });
 

@@ -6,7 +6,6 @@ import { pruneToChannels } from "../../src/checkpoint/prune/sweep-queries.js";
 import type { Db } from "../../src/core/deps.js";
 import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
 import { deleteOldEdits, threadsWithOldRuns } from "../../src/runs/expire.js";
-import { recentTombstones } from "../../src/runs/tombstones.js";
 import { claimTimers } from "../../src/schedule/timer-claims.js";
 import { nextDueInMs, peekDueTimers } from "../../src/schedule/timers.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
@@ -22,8 +21,6 @@ beforeAll(async () => {
   const { db } = database;
   await db.query("insert into threads (tenant_id, thread_id) values ($1, $2)", [tenantId, key.threadId]);
   const fill = (statement: string) => db.query(`${statement} from generate_series(1, $2::int) n`, [tenantId, ROWS]);
-  await fill(`insert into tombstones (tenant_id, thread_id, deleted_at)
-    select $1, gen_random_uuid(), now() - n * interval '1 day'`);
   await fill(`insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
     select $1, gen_random_uuid(), 'run.wake', gen_random_uuid(), now() + n * interval '1 min'`);
   await db.query(
@@ -80,7 +77,6 @@ it.each<readonly [string, (sql: Pick<Db, "query">) => Promise<unknown>]>([
   ["timers of a kind that are due", (sql) => claimTimers(sql, { kind: "run.wake", limit: 4, forMs: 1 })],
   ["timers that are due", (sql) => peekDueTimers(sql, { kinds: ["run.wake", "run.release"], limit: 100 })],
   ["when the next timer is due", (sql) => nextDueInMs(sql, ["run.wake", "move"])],
-  ["threads deleted lately", (sql) => recentTombstones(sql, { withinMs: DAY_MS, after: undefined, limit: 500 })],
   [
     "threads with old runs",
     (sql) => threadsWithOldRuns(sql, { tenantId, threadId: null, olderThanMs: DAY_MS, after: null, limit: 200 }),

@@ -5,7 +5,6 @@ import type { BaseMessage } from "@langchain/core/messages";
 import type { RunnableConfig } from "@langchain/core/runnables";
 import { type CheckpointTuple, emptyCheckpoint, type PendingWrite } from "@langchain/langgraph-checkpoint";
 import { v6 as uuidv6 } from "uuid";
-import { eraseThreadObjects } from "../../src/bodies/erase.js";
 import type { BodyReader } from "../../src/checkpoint/body-reader.js";
 import { createSaver, type Saver } from "../../src/checkpoint/saver.js";
 import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
@@ -256,7 +255,9 @@ export class Player {
   private async delete(): Promise<void> {
     const saver = await this.writing();
     await saver.deleteThread(this.threadId);
-    await eraseThreadObjects(this.savers.deps.bodies, this.key);
+    // As if the time were over in which an upload may still come.
+    await this.savers.deps.db.query("update packs set delete_after = now() where status = 'doomed'");
+    await sweepOrphans(this.savers.deps, { graceMs: 3_600_000 });
     this.model.clear();
     this.live = this.own = undefined;
   }

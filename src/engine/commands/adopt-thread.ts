@@ -1,8 +1,7 @@
 // Adopting a thread, as an edit that makes its thread: begun, settled, or undone as if it had never been. Until it is settled
 // the thread is hidden, as those of stateless runs are, so that nobody goes on from half a history.
 import { askApprovals } from "../../approvals/approvals.js";
-import { deleteDoomedPacks } from "../../checkpoint/packs.js";
-import { doomThreadObjects } from "../../checkpoint/queries.js";
+import { doomThread } from "../../checkpoint/queries.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
@@ -17,6 +16,7 @@ import { deleteThreadRow, getThread, insertThread } from "../../runs/threads.js"
 import { isTombstoned, refuseReuse } from "../../runs/tombstones.js";
 import { setTimer } from "../../schedule/timers.js";
 import { leaseLost } from "../lease-lost.js";
+import { removeDoomed } from "../remove-doomed.js";
 
 export type Adoption = ThreadKey &
   Readonly<{
@@ -130,14 +130,11 @@ export async function abandonAdoption(deps: Deps, lease: Lease): Promise<void> {
     if (!(await end(sql, lease, null, "adoption_failed"))) return [];
     if ((await getThread(sql, lease))?.ephemeral !== true)
       throw new EngineError("internal", `Thread ${lease.threadId} is shown`);
-    const doomed = await doomThreadObjects(sql, lease);
+    const doomed = await doomThread(sql, lease);
     await deleteThreadRow(sql, lease);
     return doomed;
   });
-  if (objects.length === 0) return;
-  // Not by prefix: the next try may be writing there. What stays behind because we die here, the orphan sweep finds.
-  await deps.bodies.delete(objects.map(({ key }) => key));
-  await deleteDoomedPacks(deps.db, objects);
+  await removeDoomed(deps, objects);
 }
 
 async function end(

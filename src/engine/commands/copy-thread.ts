@@ -2,7 +2,7 @@
 // The original is held by a short edit. The copy is there with the last transaction or not at all: packs that were copied for
 // nothing are pending ones, which the orphan sweep finds.
 import { uuidToULID } from "ulid";
-import { threadPrefix } from "../../bodies/erase.js";
+import { threadPrefix } from "../../bodies/keys.js";
 import { copyRows, insertPackCopy, type PackCopy, type PackInUse, packsInUse } from "../../checkpoint/copy-queries.js";
 import { markPackStored } from "../../checkpoint/packs.js";
 import type { Deps, Sql } from "../../core/deps.js";

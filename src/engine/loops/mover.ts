@@ -21,7 +21,7 @@ const CLAIM_MS = 10 * 60_000;
 const CONCURRENCY = 4;
 const BACKOFF_BASE_MS = 5_000;
 const BACKOFF_CAP_MS = 5 * 60_000;
-const SWEEP_EVERY_MS = 60 * 60_000;
+const SWEEP_EVERY_MS = 10 * 60_000;
 
 export function createMover(
   deps: Deps,
