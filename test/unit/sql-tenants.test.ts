@@ -13,8 +13,8 @@ const TABLES = new Set(
 
 /** The loops that serve all tenants alike: they hand no row to anybody. */
 const FOR_ALL_TENANTS = [
-  /^select .* from timers where status = 'due' and due_at <= clock_timestamp\(\) and kind = any/,
-  /^select extract\(epoch from min\(due_at\) .* from timers where status = 'due' and kind = any/,
+  /^select due\.\* from unnest\(\$1::text\[\]\) k\(kind\) cross join lateral \( select \S+ from timers t where t\.status = 'due'/,
+  /^select extract\(epoch from min\(first\.due_at\) .* cross join lateral \( select t\.due_at from timers t where t\.status = 'due'/,
   /^delete from timers where status <> 'due' and updated_at < /,
 ];
 

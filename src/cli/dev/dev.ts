@@ -62,7 +62,7 @@ export async function dev(options: DevOptions): Promise<void> {
     const apiUrl = await Promise.race([supervisor.start(), stopped]);
     if (apiUrl === "stopped") return;
     const following = followGraphs(
-      { ...options, first: ground.report, check: () => check(options, stop.signal) },
+      { ...options, first: ground.report, firstAtMs: ground.checkedAtMs, check: () => check(options, stop.signal) },
       running,
     );
     undo.push(() => following.close());
@@ -74,7 +74,13 @@ export async function dev(options: DevOptions): Promise<void> {
   }
 }
 
-type Ground = Readonly<{ dataDir: string; databaseUrl: string; bodies: string; report: GraphReport }>;
+type Ground = Readonly<{
+  dataDir: string;
+  databaseUrl: string;
+  bodies: string;
+  report: GraphReport;
+  checkedAtMs: number;
+}>;
 
 /** What the processes stand on: the folder, a migrated database, graphs that load. */
 async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Promise<Ground> {
@@ -85,6 +91,7 @@ async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Pr
   const dataDir = path.resolve(options.dataDir);
   undo.push(await holdDataDir(dataDir));
   await removeDevFile(dataDir);
+  const checkedAtMs = Date.now();
   const checking = check(options, signal);
   // A first start makes nothing before it is known that something can run.
   if (!existsSync(postgresDir(dataDir))) graphsOf(await checking);
@@ -96,7 +103,7 @@ async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Pr
   signal.throwIfAborted();
   await options.migrate(opened.value);
   const bodies = options.bodies ?? pathToFileURL(path.join(dataDir, "bodies")).href;
-  return { dataDir, databaseUrl: opened.value, bodies, report };
+  return { dataDir, databaseUrl: opened.value, bodies, report, checkedAtMs };
 }
 
 function graphsOf(checked: GraphCheck): GraphReport {

@@ -1,5 +1,6 @@
 // Loads changed graphs: when a file changes, the graphs are tried in a process of their own; only if they load do the
 // running processes make way for new ones.
+import { stat } from "node:fs/promises";
 import { readProject } from "../../engine/langgraph-json.js";
 import type { Output } from "../output.js";
 import type { GraphCheck, GraphReport } from "./check-graphs.js";
@@ -8,6 +9,8 @@ import { watchFiles } from "./watch.js";
 export type FollowOptions = Readonly<{
   configPath: string;
   first: GraphReport;
+  /** When it was begun to be made, by this machine's clock. */
+  firstAtMs: number;
   check(): Promise<GraphCheck>;
   out: Output;
 }>;
@@ -43,7 +46,10 @@ export function followGraphs(
     await watchAll();
   };
 
-  working = watchAll();
+  // What was edited since, while the processes started, nobody has told us.
+  working = watchAll().then(async () => {
+    if (await changedSince(files, options.firstAtMs)) onChange();
+  });
   return {
     async close() {
       closed = true;
@@ -51,6 +57,11 @@ export function followGraphs(
       await working;
     },
   };
+}
+
+async function changedSince(files: readonly string[], atMs: number): Promise<boolean> {
+  const times = await Promise.all(files.map(async (file) => (await stat(file).catch(() => undefined))?.mtimeMs ?? 0));
+  return times.some((time) => time > atMs);
 }
 
 /** langgraph.json and what it names, whether or not that can be loaded: the next edit may mend it. */
