@@ -4,8 +4,9 @@ import { expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import { createBodyReader } from "../../src/checkpoint/body-reader.js";
 import { createPackReader } from "../../src/checkpoint/pack-reader.js";
+import type { BodyStore } from "../../src/core/deps.js";
 import { DEFAULT_TENANT, type ThreadId } from "../../src/core/ids.js";
-import { type PruneInput, pruneThread } from "../../src/engine/commands/prune-thread.js";
+import { type PruneInput, type PruneStep, pruneThread } from "../../src/engine/commands/prune-thread.js";
 import { moveThread } from "../../src/engine/move-thread.js";
 import { repackThread } from "../../src/engine/repack-thread.js";
 import { sweepOrphans } from "../../src/engine/sweep-orphans.js";
@@ -213,6 +214,32 @@ test("a thread that others prune or delete while it is looked at isn't taken for
     expect(await pruneBeside(others, { dryRun: true })).toBe(null);
     const deletes = () => t.client.threads.delete(threadId);
     await expect(pruneBeside(deletes, {})).rejects.toMatchObject({ code: "not_found" });
+  });
+});
+
+test("a thread that is deleted while it is held and looked at isn't taken for damaged", async () => {
+  await withEngine({ graphs: { steps: stepsGraph(3, () => {}) } }, async (t) => {
+    const { thread_id: threadId } = await t.client.threads.create();
+    const say = (text: string) =>
+      t.client.runs.wait(threadId, "steps", { input: { log: Array.from({ length: 40 }, () => `${text} ${TEXT}`) } });
+    for (const text of ["1", "2"]) await say(text);
+    await moveThread(t.deps, keyOf(threadId));
+    const bodies = t.deps.bodies as { read: BodyStore["read"] };
+    const { read } = bodies;
+    let deleting: Promise<unknown> | undefined;
+    const reached = async (step: PruneStep) => {
+      // It looks anew once it holds the thread.
+      if (step === "marked") await say("3");
+      if (step !== "held") return;
+      bodies.read = async (...args) => {
+        const bytes = await read.apply(t.deps.bodies, args);
+        bodies.read = read;
+        await (deleting ??= t.client.threads.delete(threadId));
+        return bytes;
+      };
+    };
+    await expect(prune(t, threadId, { reached })).rejects.toMatchObject({ code: "not_found" });
+    expect(deleting).toBeDefined();
   });
 });
 

@@ -72,8 +72,7 @@ export async function pruneThread(deps: Deps, input: PruneInput): Promise<Pruned
   const key = { tenantId: input.tenantId, threadId: input.threadId };
   const thread = await getThread(deps.db, key);
   const version = await threadVersion(deps.db, key);
-  if (thread === undefined || thread.ephemeral)
-    throw new EngineError("not_found", `There is no thread ${key.threadId}`);
+  if (thread === undefined || thread.ephemeral) throw noThread(key);
   if (thread.status === "busy") throw new EngineError("thread_busy", `Thread ${key.threadId} is busy`);
   const sweep = await lookFromOutside(deps, input);
   if (sweep === null) return null;
@@ -99,8 +98,14 @@ export async function pruneThread(deps: Deps, input: PruneInput): Promise<Pruned
     return pruned;
   } catch (error) {
     await giveBack(deps, held.lease, held.thread.status, { quiet: true });
+    // Who deletes a thread asks nobody who holds it.
+    if (isBodyLost(error) && (await getThread(deps.db, key)) === undefined) throw noThread(key);
     throw error;
   }
+}
+
+function noThread({ threadId }: ThreadKey): EngineError {
+  return new EngineError("not_found", `There is no thread ${threadId}`);
 }
 
 /** Sweeps the held thread; looks anew when there is no look yet, or content of runs was moved since. */
@@ -125,7 +130,7 @@ async function lookFromOutside(deps: Deps, input: PruneInput): Promise<Sweep | n
       return await planSweep(deps, key, input.policy, input.thorough);
     } catch (error) {
       const after = isBodyLost(error) ? await newestRunSeq(deps.db, key) : before;
-      if (after === undefined) throw new EngineError("not_found", `There is no thread ${input.threadId}`);
+      if (after === undefined) throw noThread(key);
       if (after === before) throw error;
       if (looks === LOOKS) throw new EngineError("thread_busy", `Thread ${input.threadId} is busy`);
     }
