@@ -11,7 +11,7 @@ import { type StoredMessage, storedMessages } from "../checkpoint/message-facts.
 import type { ThreadKey } from "../checkpoint/move-queries.js";
 import { openTexts } from "../checkpoint/open-snapshot.js";
 import type { PackReader } from "../checkpoint/pack-types.js";
-import { deleteDoomedPacks, doomManifest, doomPack, insertPendingPack, markPackStored } from "../checkpoint/packs.js";
+import { doomManifest, doomPack, insertPendingPack, markPackStored } from "../checkpoint/packs.js";
 import { readById } from "../checkpoint/queries.js";
 import { runSpan, type RunSpan } from "../checkpoint/run-span.js";
 import type { Deps } from "../core/deps.js";
@@ -20,6 +20,7 @@ import type { PackId, RunId } from "../core/ids.js";
 import { dueManifests, manifestOfRun, placeManifest, withdrawManifest } from "../runs/manifests.js";
 import { lockThread } from "../runs/thread-lock.js";
 import { isTombstoned } from "../runs/tombstones.js";
+import { type Doomed, removeDoomed } from "./remove-doomed.js";
 
 const FORMAT = 1;
 const CACHE_BYTES = 4 * 1024 * 1024;
@@ -70,7 +71,7 @@ async function writeManifest(writing: Writing, runId: RunId): Promise<void> {
   await reached("manifest_uploaded");
   const doomed = await place(writing, { runId, packId, previousId: previous?.packId ?? null, seq: span.seq });
   await reached("manifest_placed");
-  await deleteObjects(writing, doomed === false ? [pack] : doomed);
+  await removeDoomed(deps, doomed === false ? [pack] : doomed);
 }
 
 /** Where the manifest with this id is. */
@@ -157,23 +158,21 @@ function placeOf(uris: ReadonlyMap<string, string>, key: string) {
 /** Its checkpoints were pruned: what of its messages is kept, the manifests of later runs list. */
 async function withdraw(writing: Writing, runId: RunId): Promise<void> {
   const { deps, key } = writing;
-  const doomed = await deps.db.tx(async (sql): Promise<Doomed> => {
+  const doomed = await deps.db.tx(async (sql): Promise<readonly Doomed[]> => {
     if ((await lockThread(sql, key)) === undefined) return [];
     const packId = await withdrawManifest(sql, { ...key, runId });
     if (packId === undefined) return [];
     const objectKey = await doomManifest(sql, { tenantId: key.tenantId, packId });
     return objectKey === undefined ? [] : [{ tenantId: key.tenantId, packId, key: objectKey }];
   });
-  await deleteObjects(writing, doomed);
+  await removeDoomed(deps, doomed);
 }
-
-type Doomed = readonly Readonly<{ tenantId: ThreadKey["tenantId"]; packId: PackId; key: string }>[];
 
 /** The transaction. What it took the place of, to be deleted; false when this one isn't needed any more. */
 async function place(
   { deps, key }: Writing,
   manifest: Readonly<{ runId: RunId; packId: PackId; previousId: PackId | null; seq: number }>,
-): Promise<false | Doomed> {
+): Promise<false | readonly Doomed[]> {
   const { tenantId } = key;
   return deps.db.tx(async (sql) => {
     const own = { tenantId, packId: manifest.packId };
@@ -188,10 +187,4 @@ async function place(
     const objectKey = await doomManifest(sql, { tenantId, packId: loser });
     return objectKey === undefined ? [] : [{ tenantId, packId: loser, key: objectKey }];
   });
-}
-
-async function deleteObjects({ deps }: Writing, doomed: Doomed): Promise<void> {
-  if (doomed.length === 0) return;
-  await deps.bodies.delete(doomed.map(({ key }) => key));
-  await deleteDoomedPacks(deps.db, doomed);
 }

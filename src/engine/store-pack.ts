@@ -4,9 +4,10 @@ import { uuidToULID } from "ulid";
 import { threadPrefix } from "../bodies/keys.js";
 import type { ThreadKey } from "../checkpoint/move-queries.js";
 import type { PackFile } from "../checkpoint/pack.js";
-import { deleteDoomedPacks, doomPack, insertPendingPack } from "../checkpoint/packs.js";
+import { doomPack, insertPendingPack } from "../checkpoint/packs.js";
 import type { Deps } from "../core/deps.js";
 import type { PackId } from "../core/ids.js";
+import { removeDoomed } from "./remove-doomed.js";
 
 export type StoreStep = "announced" | "uploaded" | "committed";
 
@@ -29,7 +30,6 @@ export async function storePack<T>(
   await reached("committed");
   if (placed !== undefined) return placed;
   await doomPack(deps.db, pack);
-  await deps.bodies.delete([pack.key]);
-  await deleteDoomedPacks(deps.db, [pack]);
+  await removeDoomed(deps, [pack]);
   return undefined;
 }
