@@ -2,7 +2,7 @@
 // with LangGraph's savers and with DBOS. One, ten and fifty runs at a time.
 import { until } from "../../helpers/wait.js";
 import { startChild } from "../setup/children.js";
-import { createClient } from "../setup/client.js";
+import { type Client, createClient } from "../setup/client.js";
 import { ask } from "../setup/postgres.js";
 import {
   type Installation,
@@ -20,6 +20,7 @@ export const TEN_NODES = (concurrency: number): string => `c=${concurrency}`;
 
 export const WHO = {
   start: "perdure start",
+  twice: "perdure start, two of them",
   apart: "perdure api + worker",
   devServer: "dev server, HTTP",
   skeleton: "queue + PostgresSaver, HTTP",
@@ -47,10 +48,10 @@ export async function measureRuns(run: Run): Promise<void> {
   const { quick, peers } = run;
   const many: Amounts = quick ? { warmUp: 400, 1: 30, 10: 80, 50: 250 } : { warmUp: 800, 1: 120, 10: 300, 50: 600 };
   const few: Amounts = quick ? { warmUp: 100, 1: 5, 10: 30, 50: 100 } : { warmUp: 300, 1: 15, 10: 100, 50: 300 };
-  await measurePerdure(run, WHO.start, "start", many);
+  await measureOne(run, many);
   if (peers) await measureServer(run, WHO.skeleton, () => openSkeleton(run), many);
   if (peers) await measureServer(run, WHO.devServer, openDevServer, few);
-  await measurePerdure(run, WHO.apart, "apart", many);
+  await measureTwo(run, many);
   await measureMoved(run, many);
   if (!peers) return;
   await measureServer(run, WHO.postgresSaver, () => openChild(run, "in-process", "bench_postgres_saver"), many);
@@ -61,17 +62,24 @@ export async function measureRuns(run: Run): Promise<void> {
 /** No move falls into it: moves would be counted where they happen, and that is by chance. They have a row of their own. */
 const NOT_YET_MS = 86_400_000;
 
-async function measurePerdure(
-  run: Run,
-  who: string,
-  processes: PerdureOptions["processes"],
-  amounts: Amounts,
-): Promise<void> {
-  await withPerdure(run, { processes, moveAfterMs: NOT_YET_MS }, async (perdure, loaded) => {
-    await measure(run, who, loaded, amounts);
-    const onThreads = { ...loaded, load: loaderOf(perdure.url).onThreads };
-    await measureLoad(run, who, `${TEN_NODES(50)}, on threads`, onThreads, { n: amounts[50] ?? 0, concurrency: 50 });
+async function measureOne(run: Run, amounts: Amounts): Promise<void> {
+  await withPerdure(run, { processes: "start", moveAfterMs: NOT_YET_MS }, async (perdure, loaded) => {
+    await measure(run, WHO.start, loaded, amounts);
+    const onThreads = { ...loaded, load: loaderOf(perdure.urls).onThreads };
+    await measureFifty(run, WHO.start, `${TEN_NODES(50)}, on threads`, onThreads, amounts);
   });
+}
+
+/** As behind a load balancer that asks one after the other. */
+async function measureTwo(run: Run, amounts: Amounts): Promise<void> {
+  await withPerdure(run, { processes: "twice", moveAfterMs: NOT_YET_MS }, async (_, loaded) => {
+    await loaded.load(2 * amounts.warmUp, 50);
+    await measureFifty(run, WHO.twice, TEN_NODES(50), loaded, amounts);
+  });
+}
+
+function measureFifty(run: Run, who: string, work: string, loaded: Loaded, amounts: Amounts): Promise<void> {
+  return measureLoad(run, who, work, loaded, { n: amounts[50] ?? 0, concurrency: 50 });
 }
 
 /** All that a run costs: its content is moved while others run, and the reading waits for the last move. */
@@ -81,8 +89,7 @@ async function measureMoved(run: Run, amounts: Amounts): Promise<void> {
     const settled = () =>
       until("everything to be moved", () => isMoved(databaseUrl), { timeoutMs: 300_000, everyMs: 200 });
     await settled();
-    const load = { n: amounts[50] ?? 0, concurrency: 50 };
-    await measureLoad(run, WHO.start, `${TEN_NODES(50)}, and moved`, { ...loaded, settled }, load);
+    await measureFifty(run, WHO.start, `${TEN_NODES(50)}, and moved`, { ...loaded, settled }, amounts);
   });
 }
 
@@ -99,7 +106,7 @@ async function withPerdure(
   const perdure = await startPerdure(run.server, options);
   try {
     const { database, pids } = perdure;
-    await work(perdure, { load: loaderOf(perdure.url).stateless, database, pids });
+    await work(perdure, { load: loaderOf(perdure.urls).stateless, database, pids });
   } finally {
     await perdure.stop();
   }
@@ -160,29 +167,32 @@ function statementsPerRun(byCalls: readonly Statement[], runs: number): string {
   return lines.join("\n");
 }
 
-/** Asks a server of the Agent Server API for runs. */
-function loaderOf(url: string): Readonly<{ stateless: Load; onThreads: Load }> {
-  const client = createClient(url);
+/** Asks servers of the Agent Server API for runs, one after the other. */
+function loaderOf(urls: readonly string[]): Readonly<{ stateless: Load; onThreads: Load }> {
+  const clients = urls.map(createClient);
+  let asked = 0;
+  const next = (): Client => clients[asked++ % clients.length] as Client;
   const onThread = async (): Promise<void> => {
+    const client = next();
     const { thread_id: id } = await client.post<{ thread_id: string }>("/threads", {});
     await client.ten(`/threads/${id}/runs/wait`);
   };
   return {
-    stateless: (n, concurrency) => timedPool(n, concurrency, () => client.ten()),
+    stateless: (n, concurrency) => timedPool(n, concurrency, () => next().ten()),
     onThreads: (n, concurrency) => timedPool(n, concurrency, onThread),
   };
 }
 
 async function openDevServer() {
   const { url, pid, stop } = await startDevServer();
-  return { load: loaderOf(url).stateless, database: null, pids: [pid], stop };
+  return { load: loaderOf([url]).stateless, database: null, pids: [pid], stop };
 }
 
 async function openSkeleton({ server }: Run) {
   const database = "bench_skeleton";
   const { url, pid, stop } = await startSkeleton(await server.createDatabase(database));
   return {
-    ...{ load: loaderOf(url).stateless, database, pids: [pid] },
+    ...{ load: loaderOf([url]).stateless, database, pids: [pid] },
     stop: () => stop().then(() => server.dropDatabase(database)),
   };
 }

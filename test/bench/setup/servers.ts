@@ -18,6 +18,8 @@ const SLOTS = 50;
 
 export type Installation = Readonly<{
   url: string;
+  /** Of all its processes that serve HTTP. */
+  urls: readonly string[];
   database: string;
   databaseUrl: string;
   /** Of its processes: the API first. */
@@ -26,8 +28,8 @@ export type Installation = Readonly<{
 }>;
 
 export type PerdureOptions = Readonly<{
-  /** `start`: API and loops in one process. `apart`: an API process, and so many worker processes. */
-  processes: "start" | "apart";
+  /** `start`: API and loops in one process. `twice`: two such. `apart`: an API process, and so many worker processes. */
+  processes: "start" | "twice" | "apart";
   workers?: number;
   /** As an operator sets it; PERDURE_MOVE_AFTER_MS. */
   moveAfterMs?: number;
@@ -39,7 +41,7 @@ export async function startPerdure(server: Postgres, options: PerdureOptions): P
   const databaseUrl = await server.createDatabase(database);
   await migrateDatabase(databaseUrl, createLog("warn"));
   const bodies = mkdtempSync(path.join(os.tmpdir(), "perdure-bench-bodies-"));
-  const port = await freePort();
+  const urls: string[] = [];
   const env = {
     DATABASE_URL: databaseUrl,
     PERDURE_BODIES: `file://${bodies}`,
@@ -52,6 +54,12 @@ export async function startPerdure(server: Postgres, options: PerdureOptions): P
       env,
       ready: new RegExp(`perdure ${command} is ready`),
     });
+  const serve = async (command: "start" | "api"): Promise<Server> => {
+    const port = await freePort();
+    const serving = await start(command, "--port", String(port));
+    urls.push(`http://127.0.0.1:${port}`);
+    return serving;
+  };
   const processes: Server[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(processes.map((process) => process.stop()));
@@ -59,7 +67,8 @@ export async function startPerdure(server: Postgres, options: PerdureOptions): P
     rmSync(bodies, { recursive: true, force: true });
   };
   try {
-    processes.push(await start(options.processes === "start" ? "start" : "api", "--port", String(port)));
+    processes.push(await serve(options.processes === "apart" ? "api" : "start"));
+    if (options.processes === "twice") processes.push(await serve("start"));
     if (options.processes === "apart") {
       for (let n = 0; n < (options.workers ?? 1); n += 1) processes.push(await start("worker"));
     }
@@ -67,7 +76,8 @@ export async function startPerdure(server: Postgres, options: PerdureOptions): P
     await stop();
     throw error;
   }
-  return { url: `http://127.0.0.1:${port}`, database, databaseUrl, pids: processes.map(({ pid }) => pid), stop };
+  const [url = ""] = urls;
+  return { url, urls, database, databaseUrl, pids: processes.map(({ pid }) => pid), stop };
 }
 
 export type Peer = Readonly<{ url: string; pid: number; stop(): Promise<void> }>;
