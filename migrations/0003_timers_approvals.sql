@@ -24,6 +24,15 @@ create table approvals (
   checkpoint_id uuid,
   interrupt_id text not null,
   node text,
+  -- In which shape it was asked, and about how many actions: an answer has a decision for each.
+  form text not null default 'other' check (form in ('langchain', 'agent_inbox', 'approve', 'other')),
+  actions int not null default 1,
+  -- Who may decide, until when, and what then: {deciders, at_least, deadline_ms, on_deadline, remind_ms, escalate_ms,
+  -- escalate_to, on_message}, as far as it is not as usual.
+  policy jsonb not null default '{}',
+  deadline_at timestamptz,
+  reminded_at timestamptz,
+  escalated_at timestamptz,
   status text not null default 'pending' check (status in ('pending', 'decided', 'withdrawn')),
   asked_at timestamptz not null default clock_timestamp(),
   decided_at timestamptz,
@@ -38,3 +47,16 @@ create table approvals (
 create unique index approvals_one_pending on approvals (tenant_id, thread_id, interrupt_id) where status = 'pending';
 create index approvals_pending on approvals (tenant_id, asked_at) where status = 'pending';
 create index approvals_thread on approvals (tenant_id, thread_id, asked_at desc);
+
+-- Where more than one must say the same: what each said last. The answer itself is in the request of the run it makes.
+create table approval_votes (
+  tenant_id text collate "C" not null,
+  approval_id uuid not null,
+  person text not null,
+  decision text,
+  -- Of the answer as canonical JSON: votes for something else are not for this.
+  answer_sha256 bytea not null,
+  voted_at timestamptz not null default clock_timestamp(),
+  primary key (tenant_id, approval_id, person),
+  foreign key (tenant_id, approval_id) references approvals on delete cascade
+);

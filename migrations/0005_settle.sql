@@ -7,7 +7,7 @@ create function settle_runs(
   checkpoint_ids uuid[], wake_ats timestamptz[],
   error_codes text[], error_types text[], error_previews text[], errors bytea[],
   first_ids bigint[], last_ids bigint[], lines text[],
-  -- JSON arrays of {approval_id, interrupt_id, node}
+  -- JSON arrays of {approval_id, interrupt_id, node, form, actions, policy}
   questions text[])
 -- o_freed: a worker may find another run to start.
 returns table (o_run_id uuid, o_how text, o_freed boolean)
@@ -17,6 +17,8 @@ declare
   free uuid[];
   done uuid[];
   freed uuid[];
+  withdrawn_tenants text[];
+  withdrawn uuid[];
   limited boolean := exists (select 1 from graph_limits);
 begin
   if wait then
@@ -75,11 +77,27 @@ begin
   where u.run_id = any(done);
 
   -- What the state doesn't wait for any more can't be answered.
-  update approvals a
-  set status = 'withdrawn', decided_at = clock_timestamp(), withdrawn_reason = 'the thread moved on'
-  from unnest(tenant_ids, thread_ids, run_ids, questions) u(tenant_id, thread_id, run_id, questions)
-  where u.run_id = any(done) and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id and a.status = 'pending'
-    and not exists (select 1 from json_array_elements(u.questions::json) q where q ->> 'interrupt_id' = a.interrupt_id);
+  with closed as (
+    update approvals a
+    set status = 'withdrawn', decided_at = clock_timestamp(), withdrawn_reason = 'the thread moved on'
+    from unnest(tenant_ids, thread_ids, run_ids, questions) u(tenant_id, thread_id, run_id, questions)
+    where u.run_id = any(done) and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id and a.status = 'pending'
+      and not exists (select 1 from json_array_elements(u.questions::json) q where q ->> 'interrupt_id' = a.interrupt_id)
+    returning a.tenant_id, a.approval_id
+  )
+  select array_agg(tenant_id), array_agg(approval_id) into withdrawn_tenants, withdrawn from closed;
+  if withdrawn is not null then
+    insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+    select a.tenant_id, a.thread_id, a.run_id, 0, 'approval.withdrawn',
+      jsonb_build_object('interrupt_id', a.interrupt_id, 'reason', a.withdrawn_reason)
+    from unnest(withdrawn_tenants, withdrawn) w(tenant_id, approval_id)
+    join approvals a using (tenant_id, approval_id);
+    update timers t
+    set status = 'cancelled', updated_at = clock_timestamp()
+    from unnest(withdrawn_tenants, withdrawn) w(tenant_id, approval_id)
+    where t.tenant_id = w.tenant_id and t.ref_id = w.approval_id and t.status = 'due'
+      and t.kind in ('approval.deadline', 'approval.remind', 'approval.escalate');
+  end if;
 
   if exists (
     select 1 from unnest(run_ids, questions) u(run_id, questions) where u.run_id = any(done) and u.questions <> '[]')
@@ -87,9 +105,11 @@ begin
     -- One that is open already stays the same question, asked by this run now; one whose answer is on its way is not asked
     -- again; on the thread of a stateless run, which nobody sees, no answer could come.
     with asked as (
-      insert into approvals (tenant_id, approval_id, thread_id, run_id, checkpoint_id, interrupt_id, node)
+      insert into approvals (tenant_id, approval_id, thread_id, run_id, checkpoint_id, interrupt_id, node, form, actions,
+        policy, deadline_at)
       select u.tenant_id, (q ->> 'approval_id')::uuid, u.thread_id, u.run_id, u.checkpoint_id, q ->> 'interrupt_id',
-        q ->> 'node'
+        q ->> 'node', q ->> 'form', (q ->> 'actions')::int, (q -> 'policy')::jsonb,
+        clock_timestamp() + (q -> 'policy' ->> 'deadline_ms')::float8 * interval '1 ms'
       from unnest(tenant_ids, thread_ids, run_ids, checkpoint_ids, questions)
         u(tenant_id, thread_id, run_id, checkpoint_id, questions)
       join threads t on t.tenant_id = u.tenant_id and t.thread_id = u.thread_id and not t.ephemeral
@@ -103,7 +123,24 @@ begin
       order by 1, 3, position
       on conflict (tenant_id, thread_id, interrupt_id) where status = 'pending'
       do update set run_id = excluded.run_id, checkpoint_id = excluded.checkpoint_id
-      returning tenant_id, thread_id, run_id
+      returning tenant_id, thread_id, run_id, approval_id, policy, deadline_at
+    ), timed as (
+      insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+      select a.tenant_id, gen_random_uuid(), t.kind, a.approval_id, t.due_at
+      from asked a
+      cross join lateral (values
+        ('approval.deadline', a.deadline_at),
+        ('approval.remind', clock_timestamp() + (a.policy ->> 'remind_ms')::float8 * interval '1 ms'),
+        ('approval.escalate', clock_timestamp() + (a.policy ->> 'escalate_ms')::float8 * interval '1 ms')) t(kind, due_at)
+      where t.due_at is not null
+        -- One that was open already has its timers.
+        and exists (
+          select 1
+          from unnest(questions) u(questions)
+          cross join lateral json_array_elements(u.questions::json) q
+          where q ->> 'approval_id' = a.approval_id::text)
+      order by 1, 3, 4
+      on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing
     )
     insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
     select u.tenant_id, u.thread_id, u.run_id, u.attempt, 'approval.asked', jsonb_build_object('interrupt_ids', (
@@ -131,12 +168,28 @@ begin
   on conflict (tenant_id, kind, ref_id) where status = 'due'
   do update set due_at = least(timers.due_at, excluded.due_at), updated_at = clock_timestamp();
 
+  -- Inputs that come while a question is open wait for its answer, where it says so. When none is open they have their turn.
+  update runs r
+  set waits_for = case when u.holds then 'approval' end
+  from (
+    select tenant_id, thread_id, exists (
+      select 1
+      from approvals a
+      where a.tenant_id = e.tenant_id and a.thread_id = e.thread_id and a.status = 'pending'
+        and a.policy ->> 'on_message' = 'queue') as holds
+    from unnest(tenant_ids, thread_ids, run_ids) e(tenant_id, thread_id, run_id)
+    where e.run_id = any(done)
+  ) u
+  where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
+    and r.kind = 'run' and r.priority <> 1 and r.available_at is null
+    and u.holds = (r.waits_for is distinct from 'approval');
+
   -- The next of each thread, if one may start.
   with next as (
     select distinct on (u.run_id) u.run_id as ended_id, r.tenant_id, r.run_id
     from unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id)
     join runs r on r.tenant_id = u.tenant_id and r.thread_id = u.thread_id
-      and r.status = 'pending' and r.available_at is null
+      and r.status = 'pending' and r.available_at is null and r.waits_for is distinct from 'approval'
     where u.run_id = any(done)
       and not exists (select 1 from runs h where h.tenant_id = u.tenant_id and h.thread_id = u.thread_id and h.head)
     order by u.run_id, r.seq
@@ -154,7 +207,8 @@ begin
       when exists (
         select 1
         from runs r
-        where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status in ('pending', 'running')) then 'busy'
+        where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status in ('pending', 'running')
+          and r.waits_for is distinct from 'approval') then 'busy'
       when u.status = 'success' then 'idle'
       else u.status end,
     updated_at = clock_timestamp(), state_updated_at = clock_timestamp()

@@ -21,8 +21,10 @@ import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
 import { checkSchema } from "./db/migrate.js";
 import { openDb } from "./db/pool.js";
+import { callerFrom, UNKNOWN } from "./api/caller.js";
 import { createOnTouch } from "./engine/adopt/on-touch.js";
 import { openSource, type Source } from "./engine/adopt/source.js";
+import { type ApprovalDefaults, approvalDefaults, policyOf, type ProjectApprovals } from "./engine/approval-policy.js";
 import { createAcceptor } from "./engine/commands/accept-run.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createSettler } from "./engine/commands/settle-run.js";
@@ -143,6 +145,9 @@ export type EngineSettings = Readonly<{
   logLevel: string;
   /** Null: everything is kept for ever. */
   retention: Retention | null;
+  /** Whether headers say who asks. */
+  identityHeaders: boolean;
+  approvals: ApprovalDefaults;
 }>;
 
 export type ComposedEngine = Engine &
@@ -167,6 +172,8 @@ export function composeEngine(
     deps,
     graphs,
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
+    callerOf: settings.identityHeaders ? callerFrom : () => UNKNOWN,
+    approvals: (graphId) => policyOf(settings.approvals, graphId),
     bodyReader,
     readiness: { prepared: false },
     assistant: cachedAssistants(deps.db),
@@ -244,6 +251,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     handover,
     store: store.store,
     moveAfterMs: settings.moveAfterMs,
+    approvals: engine.approvals,
     appendStream: createStreamAppender(deps),
     settle: createSettler(deps, {
       moveAfterMs: settings.moveAfterMs,
@@ -336,6 +344,10 @@ export type PerdureOptions = Readonly<{
   adoptGraph?: string;
   /** What is kept, and how long; everything for ever unless said otherwise. */
   retention?: Retention;
+  /** What questions come with, unless they say so themselves. */
+  approvals?: ProjectApprovals;
+  /** Whether X-Perdure-Person and X-Perdure-Roles of a request say who asks: set them where you know, whatever the client sent. */
+  identityHeaders?: boolean;
   logLevel?: LogLevel;
 }>;
 
@@ -353,8 +365,11 @@ export function composePerdure(options: PerdureOptions): Perdure {
   const { logLevel, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });
-  const { retention = null } = options;
-  const engine = composeEngine(parts, graphsFrom(options.graphs), { ...settings, ...options, retention, logLevel });
+  const { retention = null, identityHeaders = false } = options;
+  const approvals = approvalDefaults(options.approvals ?? {});
+  const engine = composeEngine(parts, graphsFrom(options.graphs), {
+    ...{ ...settings, ...options, retention, logLevel, identityHeaders, approvals },
+  });
   const app = createApp(engine);
   let loops: readonly Running[] = [];
   return {

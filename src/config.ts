@@ -23,6 +23,7 @@ export type Config = Readonly<{
   concurrency: number | null;
   dbPool: number;
   previews: boolean;
+  identityHeaders: boolean;
   adoptFrom: string | null;
   adoptGraph: string | null;
   logLevel: LogLevel;
@@ -138,6 +139,13 @@ const SETTINGS = {
     field: "previews",
     about: "Whether masked previews of at most 200 characters are kept in Postgres.",
     default: "on",
+    schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
+  PERDURE_IDENTITY_HEADERS: {
+    field: "identityHeaders",
+    about:
+      "Whether X-Perdure-Person and X-Perdure-Roles say who asks: only where a proxy in front sets them, whatever the client sends.",
+    default: "off",
     schema: oneOf("on", "off").transform((text) => text === "on"),
   },
   PERDURE_ADOPT_FROM: {

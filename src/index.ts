@@ -3,6 +3,7 @@ import type { Perdure, PerdureOptions } from "./compose.js";
 
 export type { LoopName, Perdure, PerdureOptions } from "./compose.js";
 export { EngineError, type ErrorCode } from "./core/errors.js";
+export { approve, type Approve, type Decision } from "./engine/approve.js";
 export type { GraphConfig, RunnableGraph } from "./engine/graphs.js";
 export { sleepFor, sleepUntil } from "./engine/sleep.js";
 

@@ -136,7 +136,8 @@ function withEngine(
     async (parts, { project, config }) => {
       const { composeEngine } = await import("./compose.js");
       const { databaseUrl } = await findInstallation(config, place.dataDir);
-      const settings = { ...config, databaseUrl, retention: null };
+      const { approvals } = (project as Project).settings;
+      const settings = { ...config, databaseUrl, retention: null, approvals };
       await work(composeEngine(parts, await loadGraphs(project as Project), settings));
     },
     { bodies: true, project: true, adopts },
@@ -201,7 +202,8 @@ const handlers: Handlers = {
     const { parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
     const unwatch = watchStrayErrors(parts.deps.log);
     try {
-      await executeClaim(parts, graphs, { ...config, databaseUrl, retention: null });
+      const { approvals } = (project as Project).settings;
+      await executeClaim(parts, graphs, { ...config, databaseUrl, retention: null, approvals });
     } finally {
       await parts.close();
       unwatch();
@@ -285,9 +287,9 @@ const handlers: Handlers = {
     const { approvalsLs } = await import("./cli/approvals.js");
     await withEngine(place, (engine) => approvalsLs(engine, filter, printer(place)));
   },
-  async approvalsAnswer(place, approvalId, answer, by) {
+  async approvalsAnswer(place, approvalId, answer, by, roles) {
     const { approvalsAnswer } = await import("./cli/approvals.js");
-    const decision = { approvalId, answer, decidedBy: by ?? userInfo().username };
+    const decision = { approvalId, answer, decidedBy: by ?? userInfo().username, roles };
     await withEngine(place, (engine) => approvalsAnswer(engine, decision, printer(place)));
   },
 };
@@ -325,8 +327,8 @@ async function serveProcess(project: Project, config: Config, options: ServeOpti
   const names = loopsOf(options, LOOPS);
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
-  const { retention } = project.settings;
-  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl, retention });
+  const { retention, approvals } = project.settings;
+  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl, retention, approvals });
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };

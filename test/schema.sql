@@ -1,5 +1,15 @@
 -- What the migrations make. Refresh with: npx vitest run test/db/schema.test.ts -u
 
+table approval_votes
+  tenant_id text collate "C" not null
+  approval_id uuid not null
+  person text not null
+  decision text
+  answer_sha256 bytea not null
+  voted_at timestamp with time zone not null default clock_timestamp()
+  constraint approval_votes_pkey PRIMARY KEY (tenant_id, approval_id, person)
+  constraint approval_votes_tenant_id_approval_id_fkey FOREIGN KEY (tenant_id, approval_id) REFERENCES approvals(tenant_id, approval_id) ON DELETE CASCADE
+
 table approvals
   tenant_id text collate "C" not null
   approval_id uuid not null
@@ -8,6 +18,12 @@ table approvals
   checkpoint_id uuid
   interrupt_id text not null
   node text
+  form text not null default 'other'::text
+  actions integer not null default 1
+  policy jsonb not null default '{}'::jsonb
+  deadline_at timestamp with time zone
+  reminded_at timestamp with time zone
+  escalated_at timestamp with time zone
   status text not null default 'pending'::text
   asked_at timestamp with time zone not null default clock_timestamp()
   decided_at timestamp with time zone
@@ -16,6 +32,7 @@ table approvals
   decision text
   withdrawn_reason text
   constraint approvals_decided CHECK (((status = 'pending'::text) = (decided_at IS NULL)))
+  constraint approvals_form_check CHECK ((form = ANY (ARRAY['langchain'::text, 'agent_inbox'::text, 'approve'::text, 'other'::text])))
   constraint approvals_pkey PRIMARY KEY (tenant_id, approval_id)
   constraint approvals_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'decided'::text, 'withdrawn'::text])))
   constraint approvals_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
@@ -423,6 +440,8 @@ declare
   free uuid[];
   done uuid[];
   freed uuid[];
+  withdrawn_tenants text[];
+  withdrawn uuid[];
   limited boolean := exists (select 1 from graph_limits);
 begin
   if wait then
@@ -481,11 +500,27 @@ begin
   where u.run_id = any(done);
 
   -- What the state doesn't wait for any more can't be answered.
-  update approvals a
-  set status = 'withdrawn', decided_at = clock_timestamp(), withdrawn_reason = 'the thread moved on'
-  from unnest(tenant_ids, thread_ids, run_ids, questions) u(tenant_id, thread_id, run_id, questions)
-  where u.run_id = any(done) and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id and a.status = 'pending'
-    and not exists (select 1 from json_array_elements(u.questions::json) q where q ->> 'interrupt_id' = a.interrupt_id);
+  with closed as (
+    update approvals a
+    set status = 'withdrawn', decided_at = clock_timestamp(), withdrawn_reason = 'the thread moved on'
+    from unnest(tenant_ids, thread_ids, run_ids, questions) u(tenant_id, thread_id, run_id, questions)
+    where u.run_id = any(done) and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id and a.status = 'pending'
+      and not exists (select 1 from json_array_elements(u.questions::json) q where q ->> 'interrupt_id' = a.interrupt_id)
+    returning a.tenant_id, a.approval_id
+  )
+  select array_agg(tenant_id), array_agg(approval_id) into withdrawn_tenants, withdrawn from closed;
+  if withdrawn is not null then
+    insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+    select a.tenant_id, a.thread_id, a.run_id, 0, 'approval.withdrawn',
+      jsonb_build_object('interrupt_id', a.interrupt_id, 'reason', a.withdrawn_reason)
+    from unnest(withdrawn_tenants, withdrawn) w(tenant_id, approval_id)
+    join approvals a using (tenant_id, approval_id);
+    update timers t
+    set status = 'cancelled', updated_at = clock_timestamp()
+    from unnest(withdrawn_tenants, withdrawn) w(tenant_id, approval_id)
+    where t.tenant_id = w.tenant_id and t.ref_id = w.approval_id and t.status = 'due'
+      and t.kind in ('approval.deadline', 'approval.remind', 'approval.escalate');
+  end if;
 
   if exists (
     select 1 from unnest(run_ids, questions) u(run_id, questions) where u.run_id = any(done) and u.questions <> '[]')
@@ -493,9 +528,11 @@ begin
     -- One that is open already stays the same question, asked by this run now; one whose answer is on its way is not asked
     -- again; on the thread of a stateless run, which nobody sees, no answer could come.
     with asked as (
-      insert into approvals (tenant_id, approval_id, thread_id, run_id, checkpoint_id, interrupt_id, node)
+      insert into approvals (tenant_id, approval_id, thread_id, run_id, checkpoint_id, interrupt_id, node, form, actions,
+        policy, deadline_at)
       select u.tenant_id, (q ->> 'approval_id')::uuid, u.thread_id, u.run_id, u.checkpoint_id, q ->> 'interrupt_id',
-        q ->> 'node'
+        q ->> 'node', q ->> 'form', (q ->> 'actions')::int, (q -> 'policy')::jsonb,
+        clock_timestamp() + (q -> 'policy' ->> 'deadline_ms')::float8 * interval '1 ms'
       from unnest(tenant_ids, thread_ids, run_ids, checkpoint_ids, questions)
         u(tenant_id, thread_id, run_id, checkpoint_id, questions)
       join threads t on t.tenant_id = u.tenant_id and t.thread_id = u.thread_id and not t.ephemeral
@@ -509,7 +546,24 @@ begin
       order by 1, 3, position
       on conflict (tenant_id, thread_id, interrupt_id) where status = 'pending'
       do update set run_id = excluded.run_id, checkpoint_id = excluded.checkpoint_id
-      returning tenant_id, thread_id, run_id
+      returning tenant_id, thread_id, run_id, approval_id, policy, deadline_at
+    ), timed as (
+      insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+      select a.tenant_id, gen_random_uuid(), t.kind, a.approval_id, t.due_at
+      from asked a
+      cross join lateral (values
+        ('approval.deadline', a.deadline_at),
+        ('approval.remind', clock_timestamp() + (a.policy ->> 'remind_ms')::float8 * interval '1 ms'),
+        ('approval.escalate', clock_timestamp() + (a.policy ->> 'escalate_ms')::float8 * interval '1 ms')) t(kind, due_at)
+      where t.due_at is not null
+        -- One that was open already has its timers.
+        and exists (
+          select 1
+          from unnest(questions) u(questions)
+          cross join lateral json_array_elements(u.questions::json) q
+          where q ->> 'approval_id' = a.approval_id::text)
+      order by 1, 3, 4
+      on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing
     )
     insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
     select u.tenant_id, u.thread_id, u.run_id, u.attempt, 'approval.asked', jsonb_build_object('interrupt_ids', (
@@ -537,12 +591,28 @@ begin
   on conflict (tenant_id, kind, ref_id) where status = 'due'
   do update set due_at = least(timers.due_at, excluded.due_at), updated_at = clock_timestamp();
 
+  -- Inputs that come while a question is open wait for its answer, where it says so. When none is open they have their turn.
+  update runs r
+  set waits_for = case when u.holds then 'approval' end
+  from (
+    select tenant_id, thread_id, exists (
+      select 1
+      from approvals a
+      where a.tenant_id = e.tenant_id and a.thread_id = e.thread_id and a.status = 'pending'
+        and a.policy ->> 'on_message' = 'queue') as holds
+    from unnest(tenant_ids, thread_ids, run_ids) e(tenant_id, thread_id, run_id)
+    where e.run_id = any(done)
+  ) u
+  where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
+    and r.kind = 'run' and r.priority <> 1 and r.available_at is null
+    and u.holds = (r.waits_for is distinct from 'approval');
+
   -- The next of each thread, if one may start.
   with next as (
     select distinct on (u.run_id) u.run_id as ended_id, r.tenant_id, r.run_id
     from unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id)
     join runs r on r.tenant_id = u.tenant_id and r.thread_id = u.thread_id
-      and r.status = 'pending' and r.available_at is null
+      and r.status = 'pending' and r.available_at is null and r.waits_for is distinct from 'approval'
     where u.run_id = any(done)
       and not exists (select 1 from runs h where h.tenant_id = u.tenant_id and h.thread_id = u.thread_id and h.head)
     order by u.run_id, r.seq
@@ -560,7 +630,8 @@ begin
       when exists (
         select 1
         from runs r
-        where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status in ('pending', 'running')) then 'busy'
+        where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status in ('pending', 'running')
+          and r.waits_for is distinct from 'approval') then 'busy'
       when u.status = 'success' then 'idle'
       else u.status end,
     updated_at = clock_timestamp(), state_updated_at = clock_timestamp()

@@ -16,6 +16,8 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   conflict: 409,
   thread_busy: 409,
   not_pending: 409,
+  more_votes_needed: 409,
+  forbidden: 403,
   lease_lost: 409,
   not_implemented: 501,
   unavailable: 503,

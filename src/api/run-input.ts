@@ -1,5 +1,6 @@
 // From a parsed run request to what the command takes: configuration merged as the wire has it, checkpoints in one place.
 import type { AssistantRow } from "../assistants/queries.js";
+import type { Caller } from "../core/approval.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
@@ -11,6 +12,7 @@ type Asked = Readonly<{
   threadId: ThreadId | null;
   assistant: AssistantRow;
   headers: Headers;
+  caller: Caller;
   /** The caller waits for the end and looks at nothing before. */
   waits: boolean;
 }>;
@@ -37,6 +39,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     ifNotExists: body.if_not_exists ?? "reject",
     onCompletion: body.on_completion ?? (threadId === null ? "delete" : "keep"),
     afterSeconds: body.after_seconds ?? null,
+    caller: asked.caller,
     createdBy: "api",
   };
 }
@@ -62,6 +65,10 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
 }
 
 function commandOf({ resume, update, goto }: NonNullable<RunCreate["command"]>): RunCommand {
+  // "Mark as resolved" of Agent Chat UI. LangGraph by itself would ask again.
+  const resolves = [goto].flat().every((target) => target === "__end__");
+  if (resolves && goto !== undefined && (resume ?? null) === null && (update ?? null) === null)
+    return { ends_tasks: true };
   return {
     ...(resume === undefined ? {} : { resume }),
     ...(update === undefined ? {} : { update }),

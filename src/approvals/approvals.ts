@@ -1,5 +1,6 @@
 // Questions to people (table `approvals`): one row per pending interrupt, decided once.
 // The question's text is not here: it stays in the checkpoint that asked it.
+import { type ApprovalPolicy, NO_POLICY, type Question, type QuestionForm } from "../core/approval.js";
 import type { Sql } from "../core/deps.js";
 import type { ApprovalId, RunId, TenantId, ThreadId } from "../core/ids.js";
 
@@ -11,6 +12,12 @@ export type ApprovalRow = Readonly<{
   checkpointId: string | null;
   interruptId: string;
   node: string | null;
+  form: QuestionForm;
+  actions: number;
+  policy: ApprovalPolicy;
+  deadlineAt: Date | null;
+  remindedAt: Date | null;
+  escalatedAt: Date | null;
   status: "pending" | "decided" | "withdrawn";
   askedAt: Date;
   decidedAt: Date | null;
@@ -21,22 +28,46 @@ export type ApprovalRow = Readonly<{
 }>;
 
 const COLUMNS = `
-  tenant_id as "tenantId", approval_id as "approvalId", thread_id as "threadId", run_id as "runId",
-  checkpoint_id as "checkpointId", interrupt_id as "interruptId", node, status, asked_at as "askedAt",
-  decided_at as "decidedAt", decided_by as "decidedBy", decided_run_id as "decidedRunId", decision,
-  withdrawn_reason as "withdrawnReason"`;
+  a.tenant_id as "tenantId", a.approval_id as "approvalId", a.thread_id as "threadId", a.run_id as "runId",
+  a.checkpoint_id as "checkpointId", a.interrupt_id as "interruptId", a.node, a.form, a.actions, a.policy,
+  a.deadline_at as "deadlineAt", a.reminded_at as "remindedAt", a.escalated_at as "escalatedAt", a.status,
+  a.asked_at as "askedAt", a.decided_at as "decidedAt", a.decided_by as "decidedBy", a.decided_run_id as "decidedRunId",
+  a.decision, a.withdrawn_reason as "withdrawnReason"`;
+
+type Stored = Omit<ApprovalRow, "policy"> & Readonly<{ policy: Readonly<Record<string, unknown>> }>;
+
+/** A policy's names in the database; what is as usual is left out there. */
+const POLICY_FIELDS = [
+  ["deciders", "deciders"],
+  ["at_least", "atLeast"],
+  ["deadline_ms", "deadlineMs"],
+  ["on_deadline", "onDeadline"],
+  ["remind_ms", "remindMs"],
+  ["escalate_ms", "escalateMs"],
+  ["escalate_to", "escalateTo"],
+  ["on_message", "onMessage"],
+] as const;
+
+export function storedPolicy(policy: ApprovalPolicy): Readonly<Record<string, unknown>> {
+  const unusual = POLICY_FIELDS.filter(([, name]) => policy[name] !== NO_POLICY[name]);
+  return Object.fromEntries(unusual.map(([stored, name]) => [stored, policy[name]]));
+}
+
+function fromStored<R extends Stored>(row: R): Omit<R, "policy"> & Readonly<{ policy: ApprovalPolicy }> {
+  const given = POLICY_FIELDS.filter(([stored]) => stored in row.policy);
+  const policy = Object.fromEntries(given.map(([stored, name]) => [name, row.policy[stored]]));
+  return { ...row, policy: { ...NO_POLICY, ...policy } };
+}
 
 type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
+export type ApprovalKey = Readonly<{ tenantId: TenantId; approvalId: ApprovalId }>;
 
-export async function getApproval(
-  sql: Sql,
-  key: Readonly<{ tenantId: TenantId; approvalId: ApprovalId }>,
-): Promise<ApprovalRow | undefined> {
-  const { rows } = await sql.query<ApprovalRow>(
-    `select ${COLUMNS} from approvals where tenant_id = $1 and approval_id = $2`,
+export async function getApproval(sql: Sql, key: ApprovalKey): Promise<ApprovalRow | undefined> {
+  const { rows } = await sql.query<Stored>(
+    `select ${COLUMNS} from approvals a where a.tenant_id = $1 and a.approval_id = $2`,
     [key.tenantId, key.approvalId],
   );
-  return rows[0];
+  return rows.map(fromStored)[0];
 }
 
 /** Oldest question first. */
@@ -50,15 +81,15 @@ export async function listApprovals(
     offset: number;
   }>,
 ): Promise<ApprovalRow[]> {
-  const { rows } = await sql.query<ApprovalRow>(
+  const { rows } = await sql.query<Stored>(
     `select ${COLUMNS}
-    from approvals
-    where tenant_id = $1 and ($2::text is null or status = $2) and ($3::uuid is null or thread_id = $3)
-    order by asked_at, approval_id
+    from approvals a
+    where a.tenant_id = $1 and ($2::text is null or a.status = $2) and ($3::uuid is null or a.thread_id = $3)
+    order by a.asked_at, a.approval_id
     limit $4 offset $5`,
     [filter.tenantId, filter.status ?? null, filter.threadId ?? null, filter.limit, filter.offset],
   );
-  return rows;
+  return rows.map(fromStored);
 }
 
 export async function pendingApprovals(sql: Sql, key: ThreadKey): Promise<ApprovalRow[]> {
@@ -79,15 +110,15 @@ export async function lastDecision(
   sql: Sql,
   key: ThreadKey & Readonly<{ withinMs: number }>,
 ): Promise<(ApprovalRow & Readonly<{ recent: boolean }>) | undefined> {
-  const { rows } = await sql.query<ApprovalRow & { recent: boolean }>(
-    `select ${COLUMNS}, decided_at > clock_timestamp() - $3::float8 * interval '1 ms' as recent
-    from approvals
-    where tenant_id = $1 and thread_id = $2 and status = 'decided'
-    order by decided_at desc
+  const { rows } = await sql.query<Stored & { recent: boolean }>(
+    `select ${COLUMNS}, a.decided_at > clock_timestamp() - $3::float8 * interval '1 ms' as recent
+    from approvals a
+    where a.tenant_id = $1 and a.thread_id = $2 and a.status = 'decided'
+    order by a.decided_at desc
     limit 1`,
     [key.tenantId, key.threadId, key.withinMs],
   );
-  return rows[0];
+  return rows.map(fromStored)[0];
 }
 
 /** Claims the pending rows of these interrupts; first wins. Returns the rows it claimed. */
@@ -101,12 +132,12 @@ export async function decideApprovals(
       decisions: readonly (string | null)[];
     }>,
 ): Promise<ApprovalRow[]> {
-  const { rows } = await sql.query<ApprovalRow>(
+  const { rows } = await sql.query<Stored>(
     `update approvals a
-    set status = 'decided', decided_at = clock_timestamp(), decided_by = $5, decided_run_id = $6, decision = d.decision
-    from unnest($3::text[], $4::text[]) d(id, decision)
+    set status = 'decided', decided_at = clock_timestamp(), decided_by = $5, decided_run_id = $6, decision = d.said
+    from unnest($3::text[], $4::text[]) d(id, said)
     where a.tenant_id = $1 and a.thread_id = $2 and a.status = 'pending' and a.interrupt_id = d.id
-    returning ${COLUMNS.replace("decision,", "a.decision,")}`,
+    returning ${COLUMNS}`,
     [
       decision.tenantId,
       decision.threadId,
@@ -116,27 +147,36 @@ export async function decideApprovals(
       decision.decidedRunId,
     ],
   );
-  return rows;
+  return rows.map(fromStored);
 }
 
-/** Withdraws the thread's pending questions: those of one run, or all, except those listed. Returns how many. */
+/** Withdraws the thread's pending questions: those of one run, or all, except those listed. Returns them. */
 export async function withdrawApprovals(
   sql: Sql,
-  withdrawal: ThreadKey & Readonly<{ reason: string; except?: readonly string[]; runId?: RunId }>,
-): Promise<number> {
-  const { rowCount } = await sql.query(
-    `update approvals
+  withdrawal: ThreadKey &
+    Readonly<{ reason: string; except?: readonly string[]; runId?: RunId; approvalId?: ApprovalId }>,
+): Promise<ApprovalRow[]> {
+  const { rows } = await sql.query<Stored>(
+    `update approvals a
     set status = 'withdrawn', decided_at = clock_timestamp(), withdrawn_reason = $3
-    where tenant_id = $1 and thread_id = $2 and status = 'pending' and interrupt_id <> all($4::text[])
-      and ($5::uuid is null or run_id = $5)`,
-    [withdrawal.tenantId, withdrawal.threadId, withdrawal.reason, withdrawal.except ?? [], withdrawal.runId ?? null],
+    where a.tenant_id = $1 and a.thread_id = $2 and a.status = 'pending' and a.interrupt_id <> all($4::text[])
+      and ($5::uuid is null or a.run_id = $5) and ($6::uuid is null or a.approval_id = $6)
+    returning ${COLUMNS}`,
+    [
+      withdrawal.tenantId,
+      withdrawal.threadId,
+      withdrawal.reason,
+      withdrawal.except ?? [],
+      withdrawal.runId ?? null,
+      withdrawal.approvalId ?? null,
+    ],
   );
-  return rowCount;
+  return rows.map(fromStored);
 }
 
 /**
  * Opens a question per interrupt. One that is open already stays the same question, asked by this run now; one whose answer
- * is on its way (decided for a run that `answering` names) is not asked again. Returns how many are open by it.
+ * is on its way (decided for a run that `answering` names) is not asked again. Returns those that are open by it.
  */
 export async function askApprovals(
   sql: Sql,
@@ -144,14 +184,18 @@ export async function askApprovals(
     Readonly<{
       runId: RunId;
       checkpointId: string | null;
-      questions: readonly Readonly<{ approvalId: ApprovalId; interruptId: string; node: string | null }>[];
+      questions: readonly (Question & Readonly<{ approvalId: ApprovalId }>)[];
       answering: readonly RunId[];
     }>,
-): Promise<number> {
-  const { rowCount } = await sql.query(
-    `insert into approvals (tenant_id, approval_id, thread_id, run_id, checkpoint_id, interrupt_id, node)
-    select $1, q.approval_id, $2, $3, $4, q.interrupt_id, q.node
-    from unnest($5::uuid[], $6::text[], $7::text[]) q(approval_id, interrupt_id, node)
+): Promise<ApprovalRow[]> {
+  const { questions } = ask;
+  const { rows } = await sql.query<Stored>(
+    `insert into approvals as a (tenant_id, approval_id, thread_id, run_id, checkpoint_id, interrupt_id, node, form,
+      actions, policy, deadline_at)
+    select $1, q.approval_id, $2, $3, $4, q.interrupt_id, q.node, q.form, q.actions, q.policy,
+      clock_timestamp() + (q.policy ->> 'deadline_ms')::float8 * interval '1 ms'
+    from unnest($5::uuid[], $6::text[], $7::text[], $9::text[], $10::int[], $11::jsonb[])
+      q(approval_id, interrupt_id, node, form, actions, policy)
     where not exists (
       select 1
       from approvals d
@@ -159,17 +203,36 @@ export async function askApprovals(
         and d.status = 'decided' and d.decided_run_id = any($8::uuid[])
     )
     on conflict (tenant_id, thread_id, interrupt_id) where status = 'pending'
-    do update set run_id = excluded.run_id, checkpoint_id = excluded.checkpoint_id`,
+    do update set run_id = excluded.run_id, checkpoint_id = excluded.checkpoint_id
+    returning ${COLUMNS}`,
     [
       ask.tenantId,
       ask.threadId,
       ask.runId,
       ask.checkpointId,
-      ask.questions.map((q) => q.approvalId),
-      ask.questions.map((q) => q.interruptId),
-      ask.questions.map((q) => q.node),
+      questions.map((q) => q.approvalId),
+      questions.map((q) => q.interruptId),
+      questions.map((q) => q.node),
       ask.answering,
+      questions.map((q) => q.form),
+      questions.map((q) => q.actions),
+      questions.map((q) => JSON.stringify(storedPolicy(q.policy))),
     ],
   );
-  return rowCount;
+  return rows.map(fromStored);
+}
+
+/** Notes that those who may decide were reminded, or that others may now. False when it is not open any more. */
+export async function markApproval(
+  sql: Sql,
+  key: ApprovalKey & Readonly<{ what: "reminded" | "escalated" }>,
+): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `update approvals
+    set reminded_at = case when $3 = 'reminded' then clock_timestamp() else reminded_at end,
+      escalated_at = case when $3 = 'escalated' then clock_timestamp() else escalated_at end
+    where tenant_id = $1 and approval_id = $2 and status = 'pending'`,
+    [key.tenantId, key.approvalId, key.what],
+  );
+  return rowCount === 1;
 }

@@ -49,7 +49,7 @@ export type Answer =
 /** Answers in the shape the question asks for; a shape nobody knows gets true or false. */
 export async function approvalsAnswer(
   engine: Engine,
-  decision: Readonly<{ approvalId: ApprovalId; answer: Answer; decidedBy: string }>,
+  decision: Readonly<{ approvalId: ApprovalId; answer: Answer; decidedBy: string; roles: readonly string[] }>,
   print: Print,
 ): Promise<void> {
   const { approvalId, answer, decidedBy } = decision;
@@ -59,7 +59,8 @@ export async function approvalsAnswer(
   }
   const value =
     answer.kind === "value" ? answer.value : answerTo((await questionsOf(engine, [approval])).get(approvalId), answer);
-  const run = await decideApproval(engine.deps, { tenantId: DEFAULT_TENANT, approvalId, value, decidedBy });
+  const caller = { person: decidedBy, roles: decision.roles };
+  const run = await decideApproval(engine.deps, { tenantId: DEFAULT_TENANT, approvalId, value, caller, decidedBy });
   if (print.json) return print.line(json(wire(run)));
   print.line(`Answered. Run ${run.runId} goes on with it on thread ${run.threadId}.`);
 }

@@ -60,7 +60,13 @@ export type Handlers = Readonly<{
   prune(place: Place, flags: PruneFlags): Promise<void>;
   timersLs(place: Place, filter: Readonly<{ status: TimerRow["status"] | null; limit: number }>): Promise<void>;
   approvalsLs(place: Place, filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>): Promise<void>;
-  approvalsAnswer(place: Place, approvalId: ApprovalId, answer: Answer, by: string | null): Promise<void>;
+  approvalsAnswer(
+    place: Place,
+    approvalId: ApprovalId,
+    answer: Answer,
+    by: string | null,
+    roles: readonly string[],
+  ): Promise<void>;
 }>;
 
 /** The hidden command of processes that execute one claim. */
@@ -299,17 +305,23 @@ function addApprovals(program: Command, handlers: Handlers): void {
   const answering = (name: "approve" | "reject", description: string) =>
     withJson(command(approvals, `${name} <approval>`, description))
       .option("--value <json>", "the whole answer, when the question wants another than yes or no")
-      .option("--as <name>", "who decides (default: this machine's user)");
+      .option("--as <name>", "who decides (default: this machine's user)")
+      .option("--role <names>", "what they are, separated by commas, where a question is for some only");
   const answer = (flags: Flags, otherwise: Answer): Answer => {
     const value = text(flags.value);
     return value === null ? otherwise : { kind: "value", value: jsonArgument(value, "--value") };
   };
+  const roles = (flags: Flags): string[] =>
+    text(flags.role)
+      ?.split(",")
+      .map((role) => role.trim()) ?? [];
   answering("approve", "answer yes").action((id: string, flags: Flags) =>
     handlers.approvalsAnswer(
       place(flags),
       idArgument<ApprovalId>(id, "an approval"),
       answer(flags, { kind: "approve" }),
       text(flags.as),
+      roles(flags),
     ),
   );
   answering("reject", "answer no")
@@ -320,6 +332,7 @@ function addApprovals(program: Command, handlers: Handlers): void {
         idArgument<ApprovalId>(id, "an approval"),
         answer(flags, { kind: "reject", message: text(flags.message) }),
         text(flags.as),
+        roles(flags),
       ),
     );
 }

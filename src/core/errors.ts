@@ -7,6 +7,8 @@ export type ErrorCode =
   | "conflict" // it exists already, or is in a state that forbids this
   | "thread_busy" // another run holds the thread
   | "not_pending" // an answer to a question that isn't open
+  | "more_votes_needed" // the answer counts, but not alone
+  | "forbidden" // not for this caller
   | "not_implemented" // known to the wire contract, not served yet
   | "graph_invalid" // the graph file or export can't be used
   | "config_invalid" // configuration or environment can't be used

@@ -9,7 +9,12 @@ export type RunEventType =
   | "run.settled"
   | "run.cancelled"
   | "run.gave_up"
-  | "approval.asked";
+  | "approval.asked"
+  | "approval.voted"
+  | "approval.decided"
+  | "approval.withdrawn"
+  | "approval.reminded"
+  | "approval.escalated";
 
 export type RunEvent = Readonly<{
   type: RunEventType;

@@ -1,4 +1,6 @@
 // States of a run, and how an attempt at it can end.
+import type { Question } from "./approval.js";
+
 export type RunStatus = "pending" | "running" | "interrupted" | "success" | "error" | "timeout";
 export type ThreadStatus = "idle" | "busy" | "interrupted" | "error";
 export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
@@ -6,16 +8,13 @@ export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
 /** What failed, for people and programs. `message` and `stack` are content: they live in a body, never in a log. */
 export type RunError = Readonly<{ code: string; type: string; message: string; stack?: string }>;
 
-/** A question left open by an attempt. */
-export type PendingInterrupt = Readonly<{ interruptId: string; node: string | null }>;
-
 /** How an attempt ended. The executor makes one; settling writes it. */
 export type Outcome =
   | Readonly<{ kind: "success"; checkpointId: string | null }>
   | Readonly<{
       kind: "interrupted";
       checkpointId: string | null;
-      interrupts: readonly PendingInterrupt[];
+      interrupts: readonly Question[];
       /** When another branch, which sleeps beside the questions, goes on. */
       wakeAt: Date | null;
     }>
@@ -34,9 +33,14 @@ export function supersedes(run: Readonly<{ kind: "run" | "edit"; priority: numbe
   return run.kind === "edit" || run.priority !== PRIORITY.resumed;
 }
 
-/** Whether an unfinished run has its place in its thread's order. A delayed one joins when its time has come; one that sleeps keeps it. */
-export function isInOrder(run: Readonly<{ head: boolean; availableAt: Date | null }>): boolean {
-  return run.head || run.availableAt === null;
+/**
+ * Whether an unfinished run has its place in its thread's order. A delayed one joins when its time has come, one that waits for an
+ * answer when it is given; one that sleeps keeps it.
+ */
+export function isInOrder(
+  run: Readonly<{ head: boolean; availableAt: Date | null; waitsFor: string | null }>,
+): boolean {
+  return run.head || (run.availableAt === null && run.waitsFor !== "approval");
 }
 
 /** After this many claims that ended with a dead worker and without progress, a person decides. */

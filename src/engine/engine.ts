@@ -1,6 +1,7 @@
 // What the doors (HTTP, CLI) get: the parts commands need, and who is asking. Everything else is a function over it.
 import type { GetAssistant } from "../assistants/cached.js";
 import type { BodyReader } from "../checkpoint/body-reader.js";
+import type { ApprovalPolicy, Caller } from "../core/approval.js";
 import type { Deps } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
 import type { OnTouch } from "./adopt/on-touch.js";
@@ -15,6 +16,10 @@ export type Engine = Readonly<{
   graphs: Graphs;
   /** Whose request this is, from its headers. Rejects with an EngineError when it is nobody's. */
   tenantOf(headers: Headers): Promise<TenantId>;
+  /** Who asks, as far as what stands in front of the API says so. */
+  callerOf(headers: Headers): Caller;
+  /** What questions of a graph come with, unless they say so themselves. */
+  approvals(graphId: string): ApprovalPolicy;
   /** Reads what checkpoints name; one per process, for its cache. */
   bodyReader: BodyReader;
   assistant: GetAssistant;

@@ -8,6 +8,7 @@ import { z } from "zod";
 import { EngineError } from "../core/errors.js";
 import { DURATION_HINT, parseDuration } from "../core/duration.js";
 import { nearest } from "../core/nearest.js";
+import { type ApprovalDefaults, defaultsOf, projectApprovals } from "./approval-policy.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
 
 /** Where a graph is: `file` is absolute. */
@@ -19,6 +20,7 @@ export type ProjectSettings = Readonly<{
   concurrency?: number | undefined;
   /** What is kept, and how long; null: everything, for ever. */
   retention: Retention | null;
+  approvals: ApprovalDefaults;
 }>;
 
 /** Items of the store that expire, in minutes. */
@@ -97,7 +99,11 @@ const SCHEMA = z.object({
   http: z.record(z.string(), z.unknown()).nullish(),
   ui: z.record(z.string(), z.string()).nullish(),
   perdure: z
-    .object({ concurrency: z.int().min(1).max(10_000).optional(), retention: retention.optional() })
+    .object({
+      concurrency: z.int().min(1).max(10_000).optional(),
+      retention: retention.optional(),
+      approvals: projectApprovals.optional(),
+    })
     .strict()
     .default({}),
 });
@@ -124,6 +130,7 @@ const KNOWN_KEYS = [...Object.keys(SCHEMA.shape), ...BUILD_KEYS, ...UNSERVED_KEY
 /** By the place they stand in. */
 const OUR_KEYS: Readonly<Record<string, readonly string[]>> = {
   perdure: Object.keys(SCHEMA.shape.perdure.def.innerType.shape),
+  "perdure.approvals": Object.keys(projectApprovals.shape),
   "perdure.retention": Object.keys(retention.shape),
   "perdure.retention.checkpoints": Object.keys(retention.shape.checkpoints.def.innerType.shape),
   "perdure.retention.runs": Object.keys(retention.shape.runs.def.innerType.shape),
@@ -154,7 +161,11 @@ export async function readProject(file: string): Promise<Project> {
         }
       : null,
     wantsAuth: raw.auth?.path !== undefined,
-    settings: { concurrency: raw.perdure.concurrency, retention: retentionOf(raw.perdure.retention) },
+    settings: {
+      concurrency: raw.perdure.concurrency,
+      retention: retentionOf(raw.perdure.retention),
+      approvals: defaultsOf(raw.perdure.approvals ?? {}),
+    },
     warnings: warnings(raw),
   };
 }

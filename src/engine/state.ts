@@ -124,7 +124,12 @@ export async function updateState(
     const config = configOf(of, { ...update.address, checkpoint_ns: update.address.checkpoint_ns ?? "" });
     const withRun = { ...config, metadata: { run_id: lease.runId } };
     const next = await applying(() => graph.updateState(withRun, update.values as never, update.asNode));
-    const { checkpointId, hasNext, interrupts } = await readOpenHead(graph, saver, thread.threadId);
+    const { checkpointId, hasNext, interrupts } = await readOpenHead(
+      graph,
+      saver,
+      thread.threadId,
+      engine.approvals(graphId),
+    );
     return { value: editedCheckpoint(next, thread.threadId), checkpointId, hasNext, interrupts };
   });
 }

@@ -7,6 +7,7 @@ import { isBodyLost, isEngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadRow } from "../runs/threads.js";
 import type { Engine } from "./engine.js";
+import { shownToClients } from "./hitl.js";
 import { sleepOf } from "./sleep.js";
 import { getStateAt, type OfThread, readSaver } from "./state.js";
 import type { ThreadState, WireInterrupt } from "./thread-state.js";
@@ -108,7 +109,7 @@ async function rawHead(of: OfThread, saver: BaseCheckpointSaver<string>): Promis
 function questionsByTask(tuple: CheckpointTuple): Record<string, readonly WireInterrupt[]> {
   const byTask: Record<string, WireInterrupt[]> = {};
   for (const { taskId, id, value } of openInterrupts(tuple)) {
-    if (sleepOf(value) === undefined) (byTask[taskId] ??= []).push({ id, value });
+    if (sleepOf(value) === undefined) (byTask[taskId] ??= []).push({ id, value: shownToClients(value) });
   }
   return byTask;
 }

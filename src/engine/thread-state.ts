@@ -1,6 +1,7 @@
 // A state as the wire shows it: LangGraph's snapshot with checkpoints, tasks and open questions under the wire's names.
 import type { StateSnapshot } from "@langchain/langgraph";
 import type { OpenInterrupt } from "../checkpoint/pending.js";
+import { shownToClients } from "./hitl.js";
 import { remainingNodes } from "./open-questions.js";
 import { sleepOf } from "./sleep.js";
 
@@ -78,7 +79,7 @@ function toWireTask(task: StateSnapshot["tasks"][number], interrupts: readonly W
     name: task.name,
     path: task.path ?? [],
     error: errorText(task.error),
-    interrupts: withoutSleeps(interrupts),
+    interrupts: questions(interrupts),
     checkpoint: state === undefined || isState ? null : addressOf(state.configurable),
     state: isState ? toThreadState(state) : null,
     result: (task as { result?: unknown }).result ?? null,
@@ -86,8 +87,9 @@ function toWireTask(task: StateSnapshot["tasks"][number], interrupts: readonly W
 }
 
 /** A sleep is an interrupt to LangGraph, but no question to anybody. */
-function withoutSleeps(interrupts: readonly WireInterrupt[]): WireInterrupt[] {
-  return interrupts.filter((interrupt) => sleepOf(interrupt.value) === undefined);
+function questions(interrupts: readonly WireInterrupt[]): WireInterrupt[] {
+  const asked = interrupts.filter((interrupt) => sleepOf(interrupt.value) === undefined);
+  return asked.map((interrupt) => ({ ...interrupt, value: shownToClients(interrupt.value) }));
 }
 
 function errorText(error: unknown): string | null {

@@ -147,6 +147,8 @@ export type NewRun = Readonly<{
   request: Buffer;
   /** Null: at once. */
   delayMs: number | null;
+  /** It waits until the questions that are open on its thread are not any more. */
+  afterAnswer: boolean;
 }>;
 
 /** Inserts a pending run; returns it as stored. */
@@ -157,7 +159,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       multitask_strategy, metadata, request, available_at, waits_for)
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
       clock_timestamp() + $11::float8 * interval '1 ms',
-      case when $11::float8 is not null then 'timer' end)
+      case when $12 then 'approval' when $11::float8 is not null then 'timer' end)
     returning ${RUN_COLUMNS}`,
     [
       run.tenantId,
@@ -171,6 +173,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       JSON.stringify(run.metadata),
       run.request,
       run.delayMs,
+      run.afterAnswer,
     ],
   );
   return rows[0] as RunRow;
@@ -255,6 +258,7 @@ export async function makeNextHead(
       select run_id
       from runs
       where tenant_id = $1 and thread_id = $2 and status = 'pending' and available_at is null
+        and waits_for is distinct from 'approval'
         and not exists (select 1 from runs h where h.tenant_id = $1 and h.thread_id = $2 and h.head)
       order by seq
       limit 1
@@ -280,14 +284,30 @@ export async function runThread(sql: Sql, key: RunKey): Promise<ThreadId | undef
   return rows[0]?.threadId;
 }
 
-/** Whether anything of the thread is still to be done. */
+/** Gives inputs that waited for an answer their turn. Returns how many did. */
+export async function releaseQueuedInputs(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<number> {
+  const { rowCount } = await sql.query(
+    `update runs
+    set waits_for = null, updated_at = clock_timestamp()
+    where tenant_id = $1 and thread_id = $2 and status = 'pending' and waits_for = 'approval'`,
+    [key.tenantId, key.threadId],
+  );
+  return rowCount;
+}
+
+/** Whether anything of the thread is still to be done. An input that waits for an answer is not: a person is. */
 export async function hasUnfinishedRuns(
   sql: Sql,
   key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
 ): Promise<boolean> {
   const { rows } = await sql.query<{ found: boolean }>(
     `select exists (
-      select 1 from runs where tenant_id = $1 and thread_id = $2 and status in ('pending', 'running')
+      select 1
+      from runs
+      where tenant_id = $1 and thread_id = $2 and status in ('pending', 'running') and waits_for is distinct from 'approval'
     ) as found`,
     [key.tenantId, key.threadId],
   );

@@ -1,5 +1,6 @@
 // How an attempt ends, as statements on `runs`. Each proves the lease in its `where`; the caller looks at what came back.
 import type { Sql } from "../core/deps.js";
+import type { Question } from "../core/approval.js";
 import type { Lease } from "../core/clock.js";
 import { formatLines, type StreamLine } from "./stream-chunks.js";
 
@@ -14,13 +15,16 @@ export type Ending = Readonly<{
   error: Buffer | null;
 }>;
 
+export type AskedQuestion = Omit<Question, "policy"> &
+  Readonly<{ approvalId: string; policy: Readonly<Record<string, unknown>> }>;
+
 /** An attempt that ends, with all that becomes true by it. */
 export type Settlement = Readonly<{
   lease: Lease;
   ending: Ending;
   /** Its last events, numbered. */
   finalChunks: readonly StreamLine[];
-  questions: readonly Readonly<{ approvalId: string; interruptId: string; node: string | null }>[];
+  questions: readonly AskedQuestion[];
   /** When another branch, which sleeps beside the questions, goes on. */
   wakeAt: Date | null;
 }>;
@@ -70,8 +74,8 @@ export async function settleRuns(
   return of(({ lease }) => byRun.get(lease.runId) ?? { how: "lost", freed: false });
 }
 
-function questionJson({ approvalId, interruptId, node }: Settlement["questions"][number]) {
-  return { approval_id: approvalId, interrupt_id: interruptId, node };
+function questionJson({ approvalId, interruptId, ...question }: AskedQuestion) {
+  return { approval_id: approvalId, interrupt_id: interruptId, ...question };
 }
 
 /** Ends the run; false when the lease is lost. Without an owner it ends a run whose lease ran out, whoever held it. */

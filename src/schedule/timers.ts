@@ -5,9 +5,19 @@ import type { TenantId, TimerId } from "../core/ids.js";
 /**
  * `run.release`: a delayed or sleeping run may go on. `run.wake`: a branch that slept beside the questions of a run may.
  * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. `repack`: packs of which little is in use.
- * `retention`: what is kept for a time only goes, for the whole tenant.
+ * `retention`: what is kept for a time only goes, for the whole tenant. `approval.…`: nobody answered in time, those who may are
+ * reminded, others may as well.
  */
-export type TimerKind = "run.release" | "run.wake" | "thread.delete" | "move" | "repack" | "retention";
+export type TimerKind =
+  | "run.release"
+  | "run.wake"
+  | "thread.delete"
+  | "move"
+  | "repack"
+  | "retention"
+  | "approval.deadline"
+  | "approval.remind"
+  | "approval.escalate";
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;

@@ -5,6 +5,7 @@ import { composeEngine, openParts } from "../../src/compose.js";
 import { createLog } from "../../src/observe/log.js";
 import type { TestEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
+import { approvalDefaults } from "../../src/engine/approval-policy.js";
 import { sharedEngine } from "./shared.js";
 
 const shared = sharedEngine({ graphs, workers: 0 });
@@ -40,6 +41,8 @@ test("without a database it is up but not ready, accepts nothing, and says why",
         previews: true,
         logLevel: "silent",
         retention: null,
+        approvals: approvalDefaults({}),
+        identityHeaders: false,
       };
       const app = createApp(composeEngine(away, engine.graphs, settings));
       expect((await app.request("/ok")).status).toBe(503);

@@ -11,6 +11,7 @@ import {
 } from "../../src/compose.js";
 import type { Deps } from "../../src/core/deps.js";
 import type { Retention } from "../../src/core/retention.js";
+import { approvalDefaults, type ProjectApprovals } from "../../src/engine/approval-policy.js";
 import { fireTimers } from "../../src/engine/commands/fire-timers.js";
 import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
 import type { Engine } from "../../src/engine/engine.js";
@@ -50,6 +51,8 @@ export type EngineOptions = Readonly<{
   adoptFrom?: string;
   adoptGraph?: string;
   retention?: Retention;
+  approvals?: ProjectApprovals;
+  identityHeaders?: boolean;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -70,6 +73,8 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     previews: options.previews ?? true,
     adoptGraph,
     retention: options.retention ?? null,
+    approvals: approvalDefaults(options.approvals ?? {}),
+    identityHeaders: options.identityHeaders ?? false,
     logLevel,
   };
   try {

@@ -22,6 +22,7 @@ describe("the configuration from the environment", () => {
       concurrency: null,
       dbPool: 10,
       previews: true,
+      identityHeaders: false,
       adoptFrom: null,
       adoptGraph: null,
       logLevel: "info",

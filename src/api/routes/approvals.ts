@@ -52,7 +52,14 @@ export function approvalRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/v1/approvals/:approval_id/decide", async (c) => {
     const approvalId = pathId<ApprovalId>(c, "approval_id");
     const { value, decided_by: decidedBy = "api" } = await readBody(c, decisionBody);
-    const run = await decideApproval(engine.deps, { tenantId: c.get("tenantId"), approvalId, value, decidedBy });
+    const caller = engine.callerOf(c.req.raw.headers);
+    const run = await decideApproval(engine.deps, {
+      tenantId: c.get("tenantId"),
+      approvalId,
+      value,
+      caller,
+      decidedBy,
+    });
     c.header("Content-Location", `/threads/${run.threadId}/runs/${run.runId}`);
     return json(c, await runShape(engine, run));
   });
@@ -87,7 +94,15 @@ function toWire(approval: ApprovalRow, value: unknown) {
     node: approval.node,
     status: approval.status,
     value: value ?? null,
+    form: approval.form,
     asked_at: approval.askedAt,
+    deadline_at: approval.deadlineAt,
+    on_deadline: approval.deadlineAt === null ? null : approval.policy.onDeadline,
+    deciders: approval.policy.deciders,
+    at_least: approval.policy.atLeast,
+    reminded_at: approval.remindedAt,
+    escalated_at: approval.escalatedAt,
+    escalate_to: approval.policy.escalateTo,
     decided_at: approval.decidedAt,
     decided_by: approval.decidedBy,
     decision: approval.decision,

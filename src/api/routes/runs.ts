@@ -131,7 +131,9 @@ async function create(
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
-  const input = runInput(body, { tenantId, threadId, assistant, headers: c.req.raw.headers, waits: how === "wait" });
+  const { headers } = c.req.raw;
+  const caller = engine.callerOf(headers);
+  const input = runInput(body, { tenantId, threadId, assistant, headers, caller, waits: how === "wait" });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, input);
   const run = await engine.acceptRun(input).catch(asRefusal);

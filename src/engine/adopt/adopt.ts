@@ -199,7 +199,7 @@ async function readHead(
   if (graph === undefined) throw new EngineError("internal", `Thread ${threadId} has no graph`);
   let head: OpenHead;
   try {
-    head = await readOpenHead(graph, saver, threadId);
+    head = await readOpenHead(graph, saver, threadId, engine.approvals(graphId));
   } catch (cause) {
     if (isEngineError(cause) || isTransientDbError(cause)) throw cause;
     const what = cause instanceof Error ? cause.name : typeof cause;

@@ -1,12 +1,12 @@
 // Adopting a thread, as an edit that makes its thread: begun, settled, or undone as if it had never been. Until it is settled
 // the thread is hidden, as those of stateless runs are, so that nobody goes on from half a history.
-import { askApprovals } from "../../approvals/approvals.js";
 import { doomThread } from "../../checkpoint/queries.js";
+import type { Question } from "../../core/approval.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TimerId } from "../../core/ids.js";
-import type { PendingInterrupt, ThreadStatus } from "../../core/run.js";
+import type { ThreadStatus } from "../../core/run.js";
 import { type AdoptedFrom, adoptionOf, showAdopted } from "../../runs/adoptions.js";
 import { appendEvent } from "../../runs/events.js";
 import { insertEdit, lockUnfinishedRuns } from "../../runs/runs.js";
@@ -17,6 +17,7 @@ import { isTombstoned, refuseReuse } from "../../runs/tombstones.js";
 import { setTimer } from "../../schedule/timers.js";
 import { leaseLost } from "../lease-lost.js";
 import { removeDoomed } from "../remove-doomed.js";
+import { askQuestions } from "./questions.js";
 
 export type Adoption = ThreadKey &
   Readonly<{
@@ -82,7 +83,7 @@ export async function whatIsThere(
 export type AdoptedHead = Readonly<{
   checkpointId: string | null;
   status: ThreadStatus;
-  interrupts: readonly PendingInterrupt[];
+  interrupts: readonly Question[];
   createdAt: Date | null;
   updatedAt: Date | null;
 }>;
@@ -104,10 +105,10 @@ export async function settleAdoption(
       throw leaseLost(lease);
     }
     await appendEvent(sql, lease, { type: "run.settled", attempt: 1, payload: { outcome: "adopted" } });
-    await askApprovals(sql, {
+    await askQuestions(deps, sql, {
       ...lease,
       checkpointId: head.checkpointId,
-      questions: head.interrupts.map((i) => ({ approvalId: deps.ids.next(), ...i })),
+      questions: head.interrupts,
       answering: [],
     });
     const { tenantId, threadId } = lease;

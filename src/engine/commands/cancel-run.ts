@@ -2,11 +2,12 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { pendingApprovals, withdrawApprovals } from "../../approvals/approvals.js";
+import { pendingApprovals } from "../../approvals/approvals.js";
 import { getRun, hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead, type RunRow } from "../../runs/runs.js";
 import { lockThread, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
 import { endRuns } from "./end-runs.js";
+import { withdrawQuestions } from "./questions.js";
 
 type Cancel = Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId; reason: string; moveAfterMs: number }>;
 
@@ -27,7 +28,8 @@ export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
       await makeNextHead(sql, cancel);
       await setCleanupTimers(deps, sql, thread, cancel.moveAfterMs);
       await updateThreadStatus(sql, { ...cancel, status: await statusWithout(sql, cancel) });
-    } else if (found.waitsFor === "approval" && (await withdraw(sql, cancel)) > 0) {
+    } else if (found.waitsFor === "approval" && (await withdraw(sql, cancel)).length > 0) {
+      await makeNextHead(sql, cancel);
       await updateThreadStatus(sql, { ...cancel, status: await statusWithout(sql, cancel) });
     }
     return { run: (await getRun(sql, cancel)) ?? found, ended: endedIds };
@@ -41,8 +43,8 @@ export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
   return run;
 }
 
-function withdraw(sql: Sql, { tenantId, threadId, runId }: Cancel): Promise<number> {
-  return withdrawApprovals(sql, { tenantId, threadId, runId, reason: "run cancelled" });
+function withdraw(sql: Sql, { tenantId, threadId, runId }: Cancel) {
+  return withdrawQuestions(sql, { tenantId, threadId, runId, reason: "run cancelled" });
 }
 
 /** What the thread is when a run of it was cancelled: other questions of its may still be open. */

@@ -3,13 +3,16 @@ import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
 import { isInOrder, type MultitaskStrategy, PRIORITY, type Priority, supersedes } from "../../core/run.js";
-import { decideApprovals, withdrawApprovals } from "../../approvals/approvals.js";
+import { pendingApprovals } from "../../approvals/approvals.js";
+import type { Caller } from "../../core/approval.js";
 import { appendEvent } from "../../runs/events.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
+import { type Answers, countVote, refuseStrangers } from "./answer.js";
 import { endRuns } from "./end-runs.js";
 import { decisionWord, encodeRequest, type RunConfig, type RunRequest } from "./request.js";
+import { decideQuestions, withdrawQuestions } from "./questions.js";
 import { resolveResume } from "./resolve-resume.js";
 
 export type CreateRunInput = Readonly<{
@@ -29,7 +32,8 @@ export type CreateRunInput = Readonly<{
   ifNotExists: "reject" | "create";
   onCompletion: "delete" | "keep";
   afterSeconds: number | null;
-  /** Who asks, for the record of decisions. */
+  caller: Caller;
+  /** Who asks, for the record of decisions, where the caller isn't known. */
   createdBy: string;
 }>;
 
@@ -40,25 +44,45 @@ export type AcceptedInput = Pick<
 
 /**
  * Creates a run and returns it once it is durable.
- * Throws `not_found` (no such thread), `thread_busy` (strategy reject), `not_pending` (a resume that answers nothing).
+ * Throws `not_found` (no such thread), `thread_busy` (strategy reject), `not_pending` (a resume that answers nothing),
+ * `forbidden` (not for this caller), `more_votes_needed` (the answer is counted), `conflict` (a question that is to be answered first).
  */
 export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunRow> {
   const runId = deps.ids.next<RunId>();
-  const created = await deps.db.tx(async (sql) => {
-    const thread = await takeThread(deps, sql, input, runId);
-    const { cancelled, ahead } = await makeRoom(sql, input, thread);
-    const request = await answerOrSupersede(sql, input, { thread, ahead, runId });
-    const threadFree = !ahead.some((run) => run.head);
-    const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree });
-    return { run, cancelled };
-  });
+  const created = await deps.db.tx((sql) => createRunIn(deps, sql, input, runId));
+  if ("waiting" in created) throw created.waiting;
+  afterCreation(deps, created);
+  return created.run;
+}
+
+export type CreatedRun = Readonly<{ run: RunRow; cancelled: readonly RunId[] }>;
+
+/** `createRun` in the caller's transaction; `waiting` is to be thrown after it. What `afterCreation` says is told then. */
+export async function createRunIn(
+  deps: Deps,
+  sql: Sql,
+  input: CreateRunInput,
+  runId: RunId,
+): Promise<CreatedRun | Readonly<{ waiting: EngineError }>> {
+  const thread = await takeThread(deps, sql, input, runId);
+  const answer = await answerOf(sql, input, thread);
+  if (answer !== null && "waiting" in answer) return answer;
+  const afterAnswer = answer === null && (await inputWaits(sql, input, thread));
+  const { cancelled, ahead } = await makeRoom(sql, input, thread);
+  const request = await answerOrSupersede(sql, input, { thread, ahead, runId, answer, afterAnswer });
+  const threadFree = !ahead.some((run) => run.head);
+  const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree, afterAnswer });
+  return { run, cancelled };
+}
+
+/** Wakes whoever waits for what a transaction has made true. */
+export function afterCreation(deps: Deps, created: CreatedRun): void {
   for (const cancelledId of created.cancelled) {
     deps.notifier.notify("cancel", cancelledId);
     deps.notifier.notify("stream", cancelledId);
     deps.notifier.notify("ended", cancelledId);
   }
   deps.notifier.notify(created.run.availableAt === null ? "runs" : "timers");
-  return created.run;
 }
 
 async function takeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: RunId): Promise<LockedThread> {
@@ -106,18 +130,16 @@ async function makeRoom(sql: Sql, input: CreateRunInput, thread: LockedThread): 
   }
 }
 
-/** A resume claims the questions it answers; anything else supersedes the open ones. */
-async function answerOrSupersede(
+type Answer = Readonly<{ answers: Answers; decidedBy: string }>;
+
+/** What a resume answers, or why that is not enough yet; null when the request answers nothing. */
+async function answerOf(
   sql: Sql,
   input: CreateRunInput,
-  place: Readonly<{ thread: LockedThread; ahead: readonly RunRow[]; runId: RunId }>,
-): Promise<RunRequest> {
-  const { request } = input;
-  const { thread, runId } = place;
-  if (request.command?.resume === undefined || request.command.resume === null) {
-    await withdrawApprovals(sql, { ...thread, reason: "superseded by a new run" });
-    return request;
-  }
+  thread: LockedThread,
+): Promise<Answer | Readonly<{ waiting: EngineError }> | null> {
+  const resume = input.request.command?.resume ?? null;
+  if (resume === null) return null;
   const asking = thread.metadata.graph_id;
   if (asking !== undefined && asking !== input.assistant.graphId) {
     throw new EngineError(
@@ -125,22 +147,59 @@ async function answerOrSupersede(
       `Thread ${thread.threadId} is of graph "${String(asking)}"; graph "${input.assistant.graphId}" can't take an answer to it`,
     );
   }
-  const answers = await resolveResume(sql, {
-    ...thread,
-    resume: request.command.resume,
-    checkpoint: request.checkpoint,
-  });
+  const { answers, asked } = await resolveResume(sql, { ...thread, resume, checkpoint: input.request.checkpoint });
+  refuseStrangers(asked, input.caller);
+  const vote = await countVote(sql, asked, answers, input.caller);
+  if (vote !== undefined && "waiting" in vote) return vote;
+  return { answers, decidedBy: vote?.decidedBy ?? input.caller.person ?? input.createdBy };
+}
+
+/** Whether a new input has to wait for the answer to an open question. Throws `conflict` where such inputs are refused. */
+async function inputWaits(sql: Sql, { request }: CreateRunInput, thread: LockedThread): Promise<boolean> {
+  if (request.input === null || request.command !== null) return false;
+  const open = await pendingApprovals(sql, thread);
+  const refusing = open.filter(({ policy }) => policy.onMessage === "refuse").map(({ interruptId }) => interruptId);
+  if (refusing.length > 0) {
+    throw new EngineError(
+      "conflict",
+      `Thread ${thread.threadId} waits for an answer to interrupt ${refusing.join(", ")}`,
+      {
+        details: { pending: refusing },
+      },
+    );
+  }
+  return open.some(({ policy }) => policy.onMessage === "queue");
+}
+
+/** A resume claims the questions it answers; anything else supersedes the open ones, unless it waits for them. */
+async function answerOrSupersede(
+  sql: Sql,
+  input: CreateRunInput,
+  place: Readonly<{
+    thread: LockedThread;
+    ahead: readonly RunRow[];
+    runId: RunId;
+    answer: Answer | null;
+    afterAnswer: boolean;
+  }>,
+): Promise<RunRequest> {
+  const { request } = input;
+  const { thread, runId, answer } = place;
+  if (answer === null) {
+    if (!place.afterAnswer) await withdrawQuestions(sql, { ...thread, reason: "superseded by a new run" });
+    return request;
+  }
   refuseOvertaken(thread, place.ahead);
-  const interruptIds = Object.keys(answers);
-  await decideApprovals(sql, {
+  const interruptIds = Object.keys(answer.answers);
+  await decideQuestions(sql, {
     ...thread,
     interruptIds,
-    decidedBy: input.createdBy,
+    decidedBy: answer.decidedBy,
     decidedRunId: runId,
-    decisions: interruptIds.map((id) => decisionWord(answers[id])),
+    decisions: interruptIds.map((id) => decisionWord(answer.answers[id])),
   });
   // The answer belongs to the head that asks: a checkpoint named with it has done its duty.
-  return { ...request, command: { ...request.command, resume: answers }, checkpoint: null };
+  return { ...request, command: { ...request.command, resume: answer.answers }, checkpoint: null };
 }
 
 /** An input or edit that was accepted before the question was asked takes the thread elsewhere: an answer would come too late. */
@@ -170,9 +229,10 @@ export async function insertAccepted(
     runId: RunId;
     request: RunRequest;
     threadFree: boolean;
+    afterAnswer?: boolean;
   }>,
 ): Promise<RunRow> {
-  const { input, thread, runId } = parts;
+  const { input, thread, runId, afterAnswer = false } = parts;
   const delayed = input.afterSeconds !== null && input.afterSeconds > 0;
   const metadata = { ...input.assistant.metadata, ...thread.metadata, ...input.metadata };
   const run = await insertRun(sql, {
@@ -183,11 +243,12 @@ export async function insertAccepted(
     graphId: input.assistant.graphId,
     priority: priorityOf(parts.request),
     // A delayed run does not hold the thread: it joins the order when its time has come.
-    head: parts.threadFree && !delayed,
+    head: parts.threadFree && !delayed && !afterAnswer,
     multitaskStrategy: input.multitaskStrategy,
     metadata: { ...metadata, graph_id: input.assistant.graphId, assistant_id: input.assistant.assistantId },
     request: encodeRequest(mergeRequest(parts.request, input, thread)),
     delayMs: delayed ? (input.afterSeconds ?? 0) * 1_000 : null,
+    afterAnswer: afterAnswer && !delayed,
   });
   if (run.availableAt !== null) {
     await setTimer(sql, {
@@ -200,7 +261,7 @@ export async function insertAccepted(
   }
   await updateThreadStatus(sql, {
     ...thread,
-    status: "busy",
+    status: afterAnswer && !delayed && parts.threadFree ? "interrupted" : "busy",
     metadata: { graph_id: input.assistant.graphId, assistant_id: input.assistant.assistantId },
   });
   await appendEvent(sql, run, { type: "run.created", attempt: 0, payload: { graph_id: run.graphId } });

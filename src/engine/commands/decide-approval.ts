@@ -1,4 +1,5 @@
 // Decides one open question: makes the run that carries the answer, with the settings of the run that asked.
+import type { Caller } from "../../core/approval.js";
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, TenantId } from "../../core/ids.js";
@@ -9,11 +10,18 @@ import { settingsOfRun } from "./settings-of-run.js";
 
 /**
  * Answers the approval and returns the run that goes on with it. First wins.
- * Throws `not_found`, and `not_pending` naming who decided what when it isn't open any more.
+ * Throws `not_found`, `forbidden`, `more_votes_needed`, and `not_pending` naming who decided what when it isn't open any more.
  */
 export async function decideApproval(
   deps: Deps,
-  decision: Readonly<{ tenantId: TenantId; approvalId: ApprovalId; value: unknown; decidedBy: string }>,
+  decision: Readonly<{
+    tenantId: TenantId;
+    approvalId: ApprovalId;
+    value: unknown;
+    caller: Caller;
+    /** Who decides, where the caller isn't known. */
+    decidedBy: string;
+  }>,
 ): Promise<RunRow> {
   const approval = await getApproval(deps.db, decision);
   if (approval === undefined) throw new EngineError("not_found", `Approval ${decision.approvalId} not found`);
@@ -33,6 +41,7 @@ export async function decideApproval(
     ifNotExists: "reject",
     onCompletion: "keep",
     afterSeconds: null,
+    caller: decision.caller,
     createdBy: decision.decidedBy,
   });
 }

@@ -1,8 +1,7 @@
 // Edits of a thread's state are runs too: short, leased, fenced, ordered and logged.
+import type { Question } from "../../core/approval.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
-import type { PendingInterrupt } from "../../core/run.js";
-import { askApprovals, withdrawApprovals } from "../../approvals/approvals.js";
 import { appendEvent } from "../../runs/events.js";
 import { retryTransient } from "../../db/retry-transient.js";
 import { lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
@@ -10,6 +9,7 @@ import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
 import { endEdit } from "./end-edit.js";
 import { giveBack, type Hold, takeThread } from "./hold-thread.js";
+import { askQuestions, withdrawQuestions } from "./questions.js";
 
 export type EditInput = Hold & Readonly<{ moveAfterMs: number }>;
 
@@ -18,7 +18,7 @@ export type Edited<T> = Readonly<{
   value: T;
   checkpointId: string | null;
   hasNext: boolean;
-  interrupts: readonly PendingInterrupt[];
+  interrupts: readonly Question[];
 }>;
 
 /**
@@ -49,16 +49,16 @@ async function settleEdit<T>(deps: Deps, lease: Lease, edited: Edited<T>, moveAf
     const others = (await lockUnfinishedRuns(sql, lease)).filter((run) => run.runId !== lease.runId);
     await endEdit(sql, lease, { checkpointId: edited.checkpointId, errorCode: null });
     await appendEvent(sql, lease, { type: "run.settled", attempt: 1, payload: { outcome: "edit" } });
-    await withdrawApprovals(sql, {
+    await withdrawQuestions(sql, {
       tenantId: lease.tenantId,
       threadId: lease.threadId,
       reason: "the state was edited",
       except: edited.interrupts.map((i) => i.interruptId),
     });
-    await askApprovals(sql, {
+    await askQuestions(deps, sql, {
       ...lease,
       checkpointId: edited.checkpointId,
-      questions: edited.interrupts.map((i) => ({ approvalId: deps.ids.next(), ...i })),
+      questions: edited.interrupts,
       answering: others.map((run) => run.runId),
     });
     await setTimer(sql, {

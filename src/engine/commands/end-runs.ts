@@ -1,5 +1,4 @@
 // Ends unfinished runs of a locked thread from outside: runs, their timers, stale questions and their log in one place.
-import { withdrawApprovals } from "../../approvals/approvals.js";
 import type { Sql } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
 import { supersedes } from "../../core/run.js";
@@ -7,6 +6,7 @@ import { appendEvent } from "../../runs/events.js";
 import { cancelRuns } from "../../runs/runs.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { cancelTimers } from "../../schedule/timers.js";
+import { withdrawQuestions } from "./questions.js";
 
 /** Cancels those of `runIds` that are unfinished; whoever works on them is fenced off from then on. Returns them. */
 export async function endRuns(
@@ -19,7 +19,7 @@ export async function endRuns(
   await cancelTimers(sql, { tenantId, kinds: ["run.release"], refIds: ids });
   // Its settling would have done so: what was asked before its input is not what the state waits for any more.
   if (ended.some((run) => run.begun && supersedes(run))) {
-    await withdrawApprovals(sql, { tenantId, threadId, reason: "the thread moved on" });
+    await withdrawQuestions(sql, { tenantId, threadId, reason: "the thread moved on" });
   }
   for (const run of ended) {
     await appendEvent(sql, run, { type: "run.cancelled", attempt: run.attempt });

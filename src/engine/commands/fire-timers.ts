@@ -8,10 +8,12 @@ import { makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
 import { lockThread } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
+import { fireDeadline, fireNotice } from "./question-timers.js";
+import { QUESTION_TIMERS } from "./questions.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
-export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete"] as const;
+export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete", ...QUESTION_TIMERS] as const;
 const BATCH = 100;
 const RETRY_MS = 5_000;
 const MAX_RETRY_MS = 5 * 60_000;
@@ -41,6 +43,12 @@ async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
       return wakeSleeper(deps, timer);
     case "thread.delete":
       return fireDelete(deps, timer);
+    case "approval.deadline":
+      return fireDeadline(deps, timer);
+    case "approval.remind":
+      return fireNotice(deps, timer, "reminded");
+    case "approval.escalate":
+      return fireNotice(deps, timer, "escalated");
     case "move":
     case "repack":
     case "retention":

@@ -1,5 +1,4 @@
 // An attempt that is over before its run is: given back at once, after a while, or when a sleep is over.
-import { withdrawApprovals } from "../../approvals/approvals.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import type { TimerId } from "../../core/ids.js";
@@ -12,6 +11,7 @@ import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
 import { leaseLost } from "../lease-lost.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
+import { withdrawQuestions } from "./questions.js";
 
 /** Makes the run pending again, with the timer that releases it. Throws `lease_lost`; nothing is written then. */
 export async function handBackRun(
@@ -41,7 +41,7 @@ export async function handBackRun(
     }
     if (!sleeps) return availableAt === null;
     // What the state doesn't wait for any more can't be answered.
-    await withdrawApprovals(sql, { tenantId, threadId, reason: "the thread moved on" });
+    await withdrawQuestions(sql, { tenantId, threadId, reason: "the thread moved on" });
     // The thread of a stateless run that sleeps is still needed.
     await setCleanupTimers(deps, sql, { ...thread, ephemeral: false }, options.moveAfterMs);
     await updateThreadStatus(sql, { ...lease, status: "busy", stateChanged: true });

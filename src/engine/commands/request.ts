@@ -15,7 +15,13 @@ export type RunRequest = Readonly<{
   watched: boolean;
 }>;
 
-export type RunCommand = Readonly<{ resume?: unknown; update?: unknown; goto?: unknown }>;
+export type RunCommand = Readonly<{
+  resume?: unknown;
+  update?: unknown;
+  goto?: unknown;
+  /** What is left to do, open questions among it, is done with first, as if its nodes had ended without a word. */
+  ends_tasks?: boolean;
+}>;
 export type RunConfig = Readonly<{
   tags?: readonly string[];
   recursion_limit?: number;

@@ -3,26 +3,34 @@ import { EngineError } from "../../core/errors.js";
 import type { Sql } from "../../core/deps.js";
 import { lastDecision, pendingApprovals, type ApprovalRow } from "../../approvals/approvals.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
+import { answerAs } from "../hitl.js";
 import { resumeMapOf, type CheckpointRef } from "./request.js";
 
 /** A plain answer this soon after another decision on the thread may be its double click. */
 const DOUBLE_CLICK_MS = 5_000;
 
+export type Resolved = Readonly<{
+  /** By interrupt id, each in the shape its question takes. */
+  answers: Readonly<Record<string, unknown>>;
+  asked: readonly ApprovalRow[];
+}>;
+
 /**
- * The answers by interrupt id. The thread must be locked, so that one of many answers at once finds the question open.
+ * What a resume answers. The thread must be locked, so that one of many answers at once finds the question open.
  * Throws `not_pending` naming what is open, and who decided what, for everything that can't be meant.
  */
 export async function resolveResume(
   sql: Sql,
   ask: ThreadKey & Readonly<{ resume: unknown; checkpoint: CheckpointRef | null }>,
-): Promise<Readonly<Record<string, unknown>>> {
+): Promise<Resolved> {
   const pending = await pendingApprovals(sql, ask);
-  const byId = resumeMapOf(ask.resume);
-  if (byId === undefined) return resolvePlain(sql, ask, pending);
-  const open = new Set(pending.map((a) => a.interruptId));
-  const unknown = Object.keys(byId).filter((id) => !open.has(id));
+  const given = resumeMapOf(ask.resume) ?? (await resolvePlain(sql, ask, pending));
+  const ids = Object.keys(given);
+  const asked = pending.filter(({ interruptId }) => ids.includes(interruptId));
+  const unknown = ids.filter((id) => !asked.some(({ interruptId }) => interruptId === id));
   if (unknown.length > 0) throw await notPending(sql, ask, pending, `Interrupt ${unknown.join(", ")} is not open`);
-  return byId;
+  const answers = asked.map(({ interruptId: id, form }) => [id, answerAs(form, given[id])] as const);
+  return { answers: Object.fromEntries(answers), asked };
 }
 
 async function resolvePlain(

@@ -1,5 +1,6 @@
 // Ends attempts: run, thread, questions, timers, last stream events and log are true together or not at all. What ends at
 // the same time is settled in one round trip.
+import { storedPolicy } from "../../approvals/approvals.js";
 import { batched } from "../../core/batch.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
@@ -51,7 +52,7 @@ export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOption
     if (settled.freed) deps.notifier.notify("runs");
     deps.notifier.notify("stream", lease.runId);
     deps.notifier.notify("ended", lease.runId);
-    if (settlement.wakeAt !== null) deps.notifier.notify("timers");
+    if (settlement.wakeAt !== null || settlement.questions.length > 0) deps.notifier.notify("timers");
   };
 }
 
@@ -67,7 +68,10 @@ function settlementOf(
     lease,
     finalChunks,
     ending: endingOf(outcome, preview),
-    questions: interrupts.map((question) => ({ approvalId: deps.ids.next(), ...question })),
+    questions: interrupts.map((question) => ({
+      ...{ approvalId: deps.ids.next<string>(), ...question },
+      policy: storedPolicy(question.policy),
+    })),
     wakeAt: outcome.kind === "interrupted" ? outcome.wakeAt : null,
   };
 }

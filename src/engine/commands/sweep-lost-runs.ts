@@ -2,7 +2,6 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { MAX_CRASHES, type RunError } from "../../core/run.js";
-import { withdrawApprovals } from "../../approvals/approvals.js";
 import { expiredRuns, type LostRun, lostRun, requeueLostRun } from "../../runs/claim.js";
 import { appendEvent } from "../../runs/events.js";
 import { hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
@@ -11,6 +10,7 @@ import { appendFinalChunk } from "../../runs/stream-chunks.js";
 import { type LockedThread, lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
 import { undoEdit } from "./undo-edit.js";
+import { withdrawQuestions } from "./questions.js";
 
 const BATCH = 100;
 
@@ -79,7 +79,7 @@ async function giveUp(deps: Deps, sql: Sql, thread: LockedThread, run: LostRun, 
     event: "error",
     json: JSON.stringify({ error: error.type, message: error.message }),
   });
-  await withdrawApprovals(sql, { tenantId: run.tenantId, threadId: run.threadId, reason: "the run ended" });
+  await withdrawQuestions(sql, { tenantId: run.tenantId, threadId: run.threadId, reason: "the run ended" });
   await makeNextHead(sql, run);
   await setCleanupTimers(deps, sql, thread, moveAfterMs);
   const busy = await hasUnfinishedRuns(sql, run);

@@ -1,5 +1,6 @@
 // One claimed run to one outcome: hold the lease, load, stream, look where the graph stopped, settle.
-import { type BaseCheckpointSaver, type BaseStore, RunControl } from "@langchain/langgraph";
+import { type BaseCheckpointSaver, type BaseStore, END, RunControl } from "@langchain/langgraph";
+import type { ApprovalPolicy } from "../../core/approval.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
@@ -45,6 +46,7 @@ export type ExecutorOptions = Readonly<{
   settle: Settle;
   appendStream: AppendStream;
   moveAfterMs: number;
+  approvals: (graphId: string) => ApprovalPolicy;
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: () => number;
 }>;
@@ -196,7 +198,8 @@ async function streamGraph(
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
-    const { input, checkpoint, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
+    const { input, checkpoint, endsTasks, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
+    if (endsTasks) await graph.updateState({ ...base, signal: stop }, null, END);
     const plan = planStream(request);
     const source = await openSource(
       graph,
@@ -217,7 +220,7 @@ async function streamGraph(
     const end = saver.atEnd(threadId);
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    const outcome = outcomeOf(state, await openQuestions(state, end));
+    const outcome = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
     return { outcome, finalChunks: await sink.finish(held), values: state.values };
   } finally {
     drain.removeEventListener("abort", onDrain);

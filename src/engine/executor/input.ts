@@ -13,6 +13,8 @@ export type AttemptInput = Readonly<{
   input: unknown;
   /** Only for an attempt that starts from the request. */
   checkpoint: CheckpointRef | null;
+  /** Before it, what the head has left to do is done with. */
+  endsTasks: boolean;
   /** Sleeps that go on: until when, by interrupt id. */
   sleeps: Readonly<Record<string, string>>;
 }>;
@@ -26,18 +28,34 @@ export async function attemptInput(
   begun: boolean,
 ): Promise<AttemptInput> {
   const { input, command, checkpoint } = request;
+  if (command?.ends_tasks === true) return afterEndedTasks(saver, lease, command);
   const answers = resumeMapOf(command?.resume);
   const continues = answers !== undefined || (command === null && input === null && checkpoint === null);
   const starts = !begun || (!continues && (await newestCheckpointOfRun(sql, lease)) === undefined);
   if (starts && !continues) {
-    return { input: command === null ? input : toCommand(command), checkpoint, sleeps: {} };
+    return { input: command === null ? input : toCommand(command), checkpoint, endsTasks: false, sleeps: {} };
   }
   const { resume, sleeps } = await openAnswers(sql, saver, lease, answers ?? {});
   if (starts && command !== null) {
     // An answer that is gone is refused by LangGraph's strict resume: the state moved on under it.
-    return { input: toCommand({ ...command, resume: { ...answers, ...resume } }), checkpoint, sleeps };
+    const all = toCommand({ ...command, resume: { ...answers, ...resume } });
+    return { input: all, checkpoint, endsTasks: false, sleeps };
   }
-  return { input: Object.keys(resume).length === 0 ? null : new Command({ resume }), checkpoint: null, sleeps };
+  const answer = Object.keys(resume).length === 0 ? null : new Command({ resume });
+  return { input: answer, checkpoint: null, endsTasks: false, sleeps };
+}
+
+/** Its first checkpoint is that of the end of the tasks; one after it says that the command was taken. */
+async function afterEndedTasks(
+  saver: BaseCheckpointSaver<string>,
+  lease: Lease,
+  { ends_tasks: _done, ...command }: RunCommand,
+): Promise<AttemptInput> {
+  const head = await saver.getTuple({ configurable: { thread_id: lease.threadId, checkpoint_ns: "" } });
+  const metadata = head?.metadata as Readonly<{ run_id?: unknown; source?: unknown }> | undefined;
+  const ended = metadata?.run_id === lease.runId;
+  const left = Object.keys(command).length > 0 && (!ended || metadata.source === "update") ? toCommand(command) : null;
+  return { input: left, checkpoint: null, endsTasks: !ended && head !== undefined, sleeps: {} };
 }
 
 type OpenAnswers = Readonly<{ resume: Record<string, unknown>; sleeps: Record<string, string> }>;

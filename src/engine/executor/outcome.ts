@@ -2,9 +2,11 @@
 import { inspect } from "node:util";
 import { isGraphDrained, type StateSnapshot } from "@langchain/langgraph";
 import type { OpenInterrupt } from "../../checkpoint/pending.js";
+import type { ApprovalPolicy } from "../../core/approval.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import type { Outcome, RunError } from "../../core/run.js";
+import { questionOf } from "../approval-policy.js";
 import { remainingNodes } from "../open-questions.js";
 import { sleepOf } from "../sleep.js";
 
@@ -16,6 +18,7 @@ const AWAY_RETRY_CAP_MS = 60_000;
 export function outcomeOf(
   state: StateSnapshot,
   open: readonly OpenInterrupt[],
+  defaults: ApprovalPolicy,
 ): Exclude<Outcome, { kind: "error" | "released" }> {
   const checkpointId = (state.config.configurable?.["checkpoint_id"] as string | undefined) ?? null;
   if (remainingNodes(state, open).length === 0) return { kind: "success", checkpointId };
@@ -25,7 +28,10 @@ export function outcomeOf(
   if (questions.length === 0 && wakeAt !== null) return { kind: "sleeping", checkpointId, until: wakeAt };
   const nodeOf = new Map(state.tasks.map((task) => [task.id, task.name]));
   const unique = new Map(
-    questions.map(({ id, taskId }) => [id, { interruptId: id, node: nodeOf.get(taskId) ?? null }]),
+    questions.map(({ id, taskId, value }) => [
+      id,
+      questionOf({ id, node: nodeOf.get(taskId) ?? null, value }, defaults),
+    ]),
   );
   return { kind: "interrupted", checkpointId, interrupts: [...unique.values()], wakeAt };
 }

@@ -3,7 +3,7 @@ import { renderText } from "../render.js";
 import { sleepOf } from "../sleep.js";
 import { createMessagesMode, isToken } from "./messages-mode.js";
 import type { StreamPlan } from "./plan.js";
-import { checkpointShape, fieldsOf, taskShape } from "./shapes.js";
+import { checkpointShape, fieldsOf, questionShape, taskShape } from "./shapes.js";
 import type { GraphEvent, Source, SourceItem } from "./source.js";
 
 /** An event of the wire; `json` is the text of its data. */
@@ -181,7 +181,7 @@ function* debugEvent(name: string, debug: Readonly<Record<string, unknown>>): It
 function openInterrupts(interrupts: unknown): readonly unknown[] | "internal" {
   const list: readonly unknown[] = Array.isArray(interrupts) ? interrupts : [];
   const open = list.filter((interrupt) => sleepOf(fieldsOf(interrupt)?.value) === undefined);
-  return list.length > 0 && open.length === 0 ? "internal" : open;
+  return list.length > 0 && open.length === 0 ? "internal" : open.map(questionShape);
 }
 
 /** The task in whose namespace something ran: `outer:<id>|inner:<id>` names the innermost last. */

@@ -1,4 +1,5 @@
 // The wire's shapes of checkpoints and tasks as LangGraph streams them: snake_case, checkpoints by reference, nothing internal.
+import { shownToClients } from "../hitl.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -24,11 +25,20 @@ function checkpointOf(config: unknown, options: Readonly<{ idNeeded: boolean }>)
 
 /** A task whose `state` is only the address of its subgraph's state shows that address as `checkpoint`. */
 export function taskShape(task: unknown): Fields {
-  const fields = fieldsOf(task) ?? {};
+  const given = fieldsOf(task) ?? {};
+  const fields = Array.isArray(given.interrupts)
+    ? { ...given, interrupts: given.interrupts.map(questionShape) }
+    : given;
   const checkpoint = checkpointOf(fields.state, { idNeeded: false });
   if (checkpoint === null) return fields;
   const { state: _address, ...rest } = fields;
   return { ...rest, checkpoint };
+}
+
+/** An interrupt as every client reads it. */
+export function questionShape(interrupt: unknown): unknown {
+  const fields = fieldsOf(interrupt);
+  return fields === undefined ? interrupt : { ...fields, value: shownToClients(fields.value) };
 }
 
 /** A checkpoint as the modes `debug` and `checkpoints` get it from LangGraph. */

@@ -1,0 +1,58 @@
+// Asking a person from inside a graph, with who may answer, until when, and what then.
+import { interrupt } from "@langchain/langgraph";
+import { POLICY } from "../core/approval.js";
+import { approvalSettings, type ApprovalSettings } from "./approval-policy.js";
+
+/** What to ask, and what the question comes with; lengths of time are like "24h", or milliseconds. */
+export type Approve = ApprovalSettings &
+  Readonly<{
+    question: string;
+    /** What it is about, for whoever decides: shown with the question, and may be edited in the answer. */
+    details?: unknown;
+  }>;
+
+export type Decision = Readonly<{
+  approved: boolean;
+  /** What whoever decided said about it. */
+  message: string | null;
+  /** As it was asked, or as it was edited. */
+  details: unknown;
+}>;
+
+/**
+ * Parks the run until somebody who may has decided, for as long as it takes, and holds nothing meanwhile. As with LangGraph's
+ * `interrupt`, the node is entered again from its top, so what stands before the call runs twice.
+ *
+ * Answers: `true`, `"yes"`, `"approve"`, `{type: "approve"}` and, with other details, `{type: "edit", details}` approve; all else,
+ * `{type: "reject", message}` among it, does not.
+ *
+ * @example
+ * const { approved } = approve({
+ *   question: `Pay ${amount} to ${to}?`, deciders: { roles: ["finance"] }, atLeast: 2, deadline: "24h",
+ * });
+ * @throws TypeError when a setting can't be meant
+ */
+export function approve({ question, details, ...settings }: Approve): Decision {
+  const parsed = approvalSettings.safeParse(settings);
+  if (!parsed.success) {
+    const issues = parsed.error.issues.map(
+      ({ path, message }) => `${path.length === 0 ? "" : `${path.join(".")} `}${message}`,
+    );
+    throw new TypeError(`approve: ${issues.join("; ")}`);
+  }
+  const asked = { kind: "approval", question, ...(details === undefined ? {} : { details }), [POLICY]: settings };
+  return decisionOf(interrupt(asked), details);
+}
+
+const YES = new Set<unknown>([true, "yes", "approve", "accept"]);
+
+function decisionOf(answer: unknown, details: unknown): Decision {
+  if (typeof answer !== "object" || answer === null) return { approved: YES.has(answer), message: null, details };
+  const given = answer as Readonly<{ type?: unknown; message?: unknown; details?: unknown }>;
+  const edited = given.type === "edit" && given.details !== undefined;
+  return {
+    approved: edited || YES.has(given.type),
+    message: typeof given.message === "string" ? given.message : null,
+    details: edited ? given.details : details,
+  };
+}

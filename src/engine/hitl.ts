@@ -1,0 +1,104 @@
+// The shapes in which agents ask people, and people's tools answer. LangChain's middleware asks in camelCase (JS) or snake_case
+// (Python); Agent Chat UI reads the one, Agent Inbox answers with a list of its own. Nobody has to change: questions are shown
+// in both casings, and answers are put into the shape that was asked for. What is stored stays as the graph made it.
+import { POLICY, type QuestionForm } from "../core/approval.js";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** How a question was asked, and for how many actions. */
+export function formOf(question: unknown): Readonly<{ form: QuestionForm; actions: number }> {
+  const fields = fieldsOf(question);
+  const actions = fields?.actionRequests ?? fields?.action_requests;
+  if (Array.isArray(actions)) return { form: "langchain", actions: actions.length };
+  const requests = Array.isArray(question) ? (question as unknown[]) : [question];
+  const isInbox = requests.length > 0 && requests.every((request) => fieldsOf(fieldsOf(request)?.action_request));
+  if (isInbox) return { form: "agent_inbox", actions: requests.length };
+  return { form: fields?.kind === "approval" ? "approve" : "other", actions: 1 };
+}
+
+/** The question with its actions under the names of every client; any other value as it is, without what is meant for us. */
+export function shownToClients(question: unknown): unknown {
+  const fields = fieldsOf(question);
+  if (fields === undefined) return question;
+  if (POLICY in fields) {
+    const { [POLICY]: _policy, ...shown } = fields;
+    return shown;
+  }
+  const actions = fields.actionRequests ?? fields.action_requests;
+  if (!Array.isArray(actions)) return question;
+  const configs = fields.reviewConfigs ?? fields.review_configs;
+  const actionRequests = actions.map(inBothCasings);
+  const reviewConfigs = Array.isArray(configs) ? configs.map(inBothCasings) : undefined;
+  return {
+    ...fields,
+    actionRequests,
+    action_requests: actionRequests,
+    ...(reviewConfigs === undefined ? {} : { reviewConfigs, review_configs: reviewConfigs }),
+  };
+}
+
+/** Fields that clients know by several names; the first that is there counts for all. */
+const SAME: readonly (readonly string[])[] = [
+  ["args", "arguments"],
+  ["actionName", "action_name"],
+  ["allowedDecisions", "allowed_decisions"],
+  ["argsSchema", "args_schema"],
+  ["editedAction", "edited_action"],
+];
+
+function inBothCasings(item: unknown): unknown {
+  const fields = fieldsOf(item);
+  if (fields === undefined) return item;
+  const more = SAME.flatMap((names) => {
+    const given = names.find((name) => fields[name] !== undefined);
+    return given === undefined ? [] : names.map((name): [string, unknown] => [name, fields[name] ?? fields[given]]);
+  });
+  return { ...fields, ...Object.fromEntries(more) };
+}
+
+/** An answer in the shape its question takes; what is in no known shape goes to the graph as it came. */
+export function answerAs(form: QuestionForm, answer: unknown): unknown {
+  if (form !== "langchain") return answer;
+  const responses = Array.isArray(answer) ? (answer as unknown[]) : [answer];
+  const decisions = fieldsOf(answer)?.decisions ?? (responses.every(isInboxResponse) && responses.map(asDecision));
+  if (!Array.isArray(decisions)) return answer;
+  return { ...(Array.isArray(answer) ? {} : withoutInbox(answer)), decisions: decisions.map(inBothCasings) };
+}
+
+const INBOX_TYPES = new Set(["accept", "ignore", "response", "edit"]);
+
+function isInboxResponse(value: unknown): boolean {
+  const fields = fieldsOf(value);
+  return typeof fields?.type === "string" && INBOX_TYPES.has(fields.type) && "args" in fields;
+}
+
+function asDecision(response: unknown): Fields {
+  const { type, args } = response as Readonly<{ type: string; args: unknown }>;
+  if (type === "accept") return { type: "approve" };
+  const edited = fieldsOf(args);
+  if (type === "edit" && edited !== undefined)
+    return { type, editedAction: { name: edited.action, args: edited.args } };
+  return { type: "reject", ...(typeof args === "string" && args !== "" ? { message: args } : {}) };
+}
+
+function withoutInbox(answer: unknown): Fields {
+  return isInboxResponse(answer) ? {} : (answer as Fields);
+}
+
+/** The answer that says no, whatever was asked: what is given when nobody answered in time. */
+export function rejection(question: Readonly<{ form: QuestionForm; actions: number }>, message: string): unknown {
+  const each = <T>(one: T): T[] => Array.from({ length: question.actions }, () => one);
+  switch (question.form) {
+    case "langchain":
+      return { decisions: each({ type: "reject", message }) };
+    case "agent_inbox":
+      return each({ type: "ignore", args: null });
+    case "approve":
+    case "other":
+      return { type: "reject", message };
+  }
+}
+
+function fieldsOf(value: unknown): Fields | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
+}
