@@ -73,13 +73,23 @@ create table runs (
   head boolean not null,
   attempt int not null default 0,
   crashes int not null default 0,
+  -- Attempts in a row that ended with a retryable failure and without progress between them.
+  failures int not null default 0,
   progress_attempt int not null default 0,
   commit_no bigint not null default 0,
   begun boolean not null default false,
   lease_owner text,
   lease_expires_at timestamptz,
   available_at timestamptz,
-  waits_for text check (waits_for in ('approval', 'timer', 'person')),
+  waits_for text check (waits_for in ('approval', 'timer', 'person', 'provider')),
+  -- What the run waits for, or waited for last, and since when in vain.
+  provider text collate "C",
+  outage_since timestamptz,
+  -- What a person did about a run that ended in error.
+  resolved text check (resolved in ('retried', 'closed')),
+  resolved_by text,
+  resolved_at timestamptz,
+  resolved_run_id uuid,
   multitask_strategy text not null default 'enqueue',
   agent_version text,
   metadata jsonb not null default '{}',
@@ -122,6 +132,8 @@ create index runs_waiting on runs (tenant_id, thread_id, seq) where status = 'pe
 create index runs_manifest_due on runs (tenant_id, thread_id, seq)
   where manifest_due_seq is not null and manifest_due_seq is distinct from manifest_seq;
 create index runs_not_expired on runs (tenant_id, finished_at) where finished_at is not null and content_expired_at is null;
+create index runs_attention on runs (tenant_id, finished_at desc) where waits_for = 'person';
+create index runs_out on runs (tenant_id, provider) where waits_for = 'provider';
 create index runs_of_thread on runs (tenant_id, thread_id, seq desc);
 
 -- The log of a run: append only, written by the transaction that makes the change.
@@ -136,6 +148,19 @@ create table events (
   created_at timestamptz not null default clock_timestamp(),
   primary key (tenant_id, run_id, seq),
   foreign key (tenant_id, run_id) references runs on delete cascade
+);
+
+-- What runs call and can't be reached or is overloaded just now. While open_until is set nobody but one run at a time tries.
+create table breakers (
+  tenant_id text collate "C" not null references tenants,
+  provider text collate "C" not null,
+  failures int not null default 0,
+  openings int not null default 0,
+  open_until timestamptz,
+  trial_run_id uuid,
+  trial_until timestamptz,
+  failed_at timestamptz not null default clock_timestamp(),
+  primary key (tenant_id, provider)
 );
 
 -- What streams to clients, batched: one row holds the events first_id..last_id as JSON lines.

@@ -150,14 +150,15 @@ begin
     where exists (select 1 from asked a where a.tenant_id = u.tenant_id and a.run_id = u.run_id);
   end if;
 
-  -- A stateless run's thread goes soon: it is not worth a pack.
+  -- A stateless run's thread goes soon: it is not worth a pack. But not while a person has to decide.
   insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
   select w.tenant_id, gen_random_uuid(), w.kind, w.ref_id, w.due_at
   from (
-    select u.tenant_id, case when t.ephemeral then 'thread.delete' else 'move' end, u.thread_id,
-      clock_timestamp() + case when t.ephemeral then keep_ephemeral_ms else move_after_ms end * interval '1 ms'
-    from unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id)
+    select u.tenant_id, case when g.goes then 'thread.delete' else 'move' end, u.thread_id,
+      clock_timestamp() + case when g.goes then keep_ephemeral_ms else move_after_ms end * interval '1 ms'
+    from unnest(tenant_ids, thread_ids, run_ids, waits) u(tenant_id, thread_id, run_id, waits_for)
     join threads t using (tenant_id, thread_id)
+    cross join lateral (select t.ephemeral and u.waits_for is distinct from 'person' as goes) g
     where u.run_id = any(done)
     union all
     select u.tenant_id, 'run.wake', u.run_id, u.wake_at

@@ -16,6 +16,7 @@ import type { Clock } from "./core/clock.js";
 import type { BodyStore, Deps, Log } from "./core/deps.js";
 import { isEngineError } from "./core/errors.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
+import { policiesFrom, type PolicyOf, type RunPolicy } from "./core/policy.js";
 import type { Retention } from "./core/retention.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
@@ -148,6 +149,8 @@ export type EngineSettings = Readonly<{
   /** Whether headers say who asks. */
   identityHeaders: boolean;
   approvals: ApprovalDefaults;
+  /** How the runs of a graph are treated when something goes wrong. */
+  policyOf: PolicyOf;
 }>;
 
 export type ComposedEngine = Engine &
@@ -245,6 +248,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
   const heartbeat = startHeartbeat(deps.clock, deps.log, { databaseUrl, owner, leaseMs, maxBlockMs, logLevel });
   const execute = createExecutor(deps, {
     graphs,
+    policyOf: settings.policyOf,
     combiner,
     heartbeat,
     bodyReader,
@@ -348,6 +352,8 @@ export type PerdureOptions = Readonly<{
   approvals?: ProjectApprovals;
   /** Whether X-Perdure-Person and X-Perdure-Roles of a request say who asks: set them where you know, whatever the client sent. */
   identityHeaders?: boolean;
+  /** How the runs of a graph are treated when something goes wrong, by graph id, where that isn't the default. */
+  policies?: Readonly<Record<string, Partial<RunPolicy>>>;
   logLevel?: LogLevel;
 }>;
 
@@ -365,10 +371,11 @@ export function composePerdure(options: PerdureOptions): Perdure {
   const { logLevel, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });
-  const { retention = null, identityHeaders = false } = options;
+  const { retention = null, identityHeaders = false, policies = {} } = options;
   const approvals = approvalDefaults(options.approvals ?? {});
+  const policyOf = policiesFrom(policies);
   const engine = composeEngine(parts, graphsFrom(options.graphs), {
-    ...{ ...settings, ...options, retention, logLevel, identityHeaders, approvals },
+    ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals },
   });
   const app = createApp(engine);
   let loops: readonly Running[] = [];

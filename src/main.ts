@@ -13,6 +13,7 @@ import { addToEnvironment, type Config, environmentWith, readConfigWith } from "
 import type { ComposedEngine, LoopName, Parts } from "./compose.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
+import { DEFAULT_TENANT } from "./core/ids.js";
 import type { Source } from "./engine/adopt/source.js";
 import type { Graphs } from "./engine/graphs.js";
 import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
@@ -136,9 +137,10 @@ function withEngine(
     async (parts, { project, config }) => {
       const { composeEngine } = await import("./compose.js");
       const { databaseUrl } = await findInstallation(config, place.dataDir);
-      const { approvals } = (project as Project).settings;
-      const settings = { ...config, databaseUrl, retention: null, approvals };
-      await work(composeEngine(parts, await loadGraphs(project as Project), settings));
+      const found = project as Project;
+      const { approvals, policyOf } = found.settings;
+      const settings = { ...config, databaseUrl, retention: null, approvals, policyOf };
+      await work(composeEngine(parts, await loadGraphs(found), settings));
     },
     { bodies: true, project: true, adopts },
   );
@@ -202,8 +204,8 @@ const handlers: Handlers = {
     const { parts, graphs, databaseUrl } = await openServing(project as Project, config, EXECUTE_CLAIM);
     const unwatch = watchStrayErrors(parts.deps.log);
     try {
-      const { approvals } = (project as Project).settings;
-      await executeClaim(parts, graphs, { ...config, databaseUrl, retention: null, approvals });
+      const { approvals, policyOf } = (project as Project).settings;
+      await executeClaim(parts, graphs, { ...config, databaseUrl, retention: null, approvals, policyOf });
     } finally {
       await parts.close();
       unwatch();
@@ -250,6 +252,18 @@ const handlers: Handlers = {
   async runsShow(place, runId) {
     const { runsShow } = await import("./cli/runs.js");
     await withParts(place, ({ deps }) => runsShow(deps, runId, printer(place)), { bodies: true, project: false });
+  },
+  async runsResolve(place, how, runId, by) {
+    const { runsClose, runsRetry } = await import("./cli/runs.js");
+    const decided = { tenantId: DEFAULT_TENANT, runId, by: by ?? userInfo().username };
+    await withParts(
+      place,
+      ({ deps }, { config: { moveAfterMs } }) =>
+        how === "retry"
+          ? runsRetry(deps, decided, printer(place))
+          : runsClose(deps, { ...decided, moveAfterMs }, printer(place)),
+      { bodies: true, project: false },
+    );
   },
   async threadsHistory(place, threadId, options) {
     const { threadsHistory } = await import("./cli/threads.js");
@@ -327,8 +341,8 @@ async function serveProcess(project: Project, config: Config, options: ServeOpti
   const names = loopsOf(options, LOOPS);
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
-  const { retention, approvals } = project.settings;
-  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl, retention, approvals });
+  const { retention, approvals, policyOf } = project.settings;
+  const engine = compose.composeEngine(parts, graphs, { ...config, databaseUrl, retention, approvals, policyOf });
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };

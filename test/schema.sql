@@ -56,6 +56,18 @@ table assistants
   constraint assistants_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
   CREATE INDEX assistants_graph ON perdure.assistants USING btree (tenant_id, graph_id)
 
+table breakers
+  tenant_id text collate "C" not null
+  provider text collate "C" not null
+  failures integer not null default 0
+  openings integer not null default 0
+  open_until timestamp with time zone
+  trial_run_id uuid
+  trial_until timestamp with time zone
+  failed_at timestamp with time zone not null default clock_timestamp()
+  constraint breakers_pkey PRIMARY KEY (tenant_id, provider)
+  constraint breakers_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+
 table channel_versions
   tenant_id text collate "C" not null
   thread_id uuid not null
@@ -177,6 +189,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   head boolean not null
   attempt integer not null default 0
   crashes integer not null default 0
+  failures integer not null default 0
   progress_attempt integer not null default 0
   commit_no bigint not null default 0
   begun boolean not null default false
@@ -184,6 +197,12 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   lease_expires_at timestamp with time zone
   available_at timestamp with time zone
   waits_for text
+  provider text collate "C"
+  outage_since timestamp with time zone
+  resolved text
+  resolved_by text
+  resolved_at timestamp with time zone
+  resolved_run_id uuid
   multitask_strategy text not null default 'enqueue'::text
   agent_version text
   metadata jsonb not null default '{}'::jsonb
@@ -213,12 +232,15 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   constraint runs_lease_when_running CHECK ((((status = 'running'::text) = (lease_owner IS NOT NULL)) AND ((status = 'running'::text) = (lease_expires_at IS NOT NULL))))
   constraint runs_pkey PRIMARY KEY (tenant_id, run_id)
   constraint runs_priority_check CHECK (((priority >= 0) AND (priority <= 3)))
+  constraint runs_resolved_check CHECK ((resolved = ANY (ARRAY['retried'::text, 'closed'::text])))
   constraint runs_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text, 'success'::text, 'error'::text, 'timeout'::text])))
   constraint runs_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
-  constraint runs_waits_for_check CHECK ((waits_for = ANY (ARRAY['approval'::text, 'timer'::text, 'person'::text])))
+  constraint runs_waits_for_check CHECK ((waits_for = ANY (ARRAY['approval'::text, 'timer'::text, 'person'::text, 'provider'::text])))
+  CREATE INDEX runs_attention ON perdure.runs USING btree (tenant_id, finished_at DESC) WHERE (waits_for = 'person'::text)
   CREATE INDEX runs_manifest_due ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE ((manifest_due_seq IS NOT NULL) AND (manifest_due_seq IS DISTINCT FROM manifest_seq))
   CREATE INDEX runs_not_expired ON perdure.runs USING btree (tenant_id, finished_at) WHERE ((finished_at IS NOT NULL) AND (content_expired_at IS NULL))
   CREATE INDEX runs_of_thread ON perdure.runs USING btree (tenant_id, thread_id, seq DESC)
+  CREATE INDEX runs_out ON perdure.runs USING btree (tenant_id, provider) WHERE (waits_for = 'provider'::text)
   CREATE INDEX runs_ready ON perdure.runs USING btree (priority, graph_id, tenant_id, seq) WHERE ((status = 'pending'::text) AND head AND (available_at IS NULL))
   CREATE INDEX runs_running ON perdure.runs USING btree (graph_id, tenant_id) WHERE (status = 'running'::text)
   CREATE INDEX runs_waiting ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE (status = 'pending'::text)
@@ -297,7 +319,7 @@ table tombstones
 sequence run_seq
 
 CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_ms bigint, graphs text[], versions text[])
- RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean)
+ RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean, o_provider text)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
  SET jit TO 'off'
@@ -404,7 +426,7 @@ begin
     from locked
     where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
-      r.metadata, r.request
+      r.metadata, r.request, r.provider
   ),
   logged as (
     insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
@@ -422,9 +444,11 @@ begin
     ) x
     where c.priority = x.priority
   )
-  select claimed.*, not exists (
-    select 1 from checkpoints c where c.tenant_id = claimed.tenant_id and c.thread_id = claimed.thread_id)
-  from claimed;
+  select c.tenant_id, c.run_id, c.thread_id, c.assistant_id, c.graph_id, c.attempt, c.priority, c.begun, c.crashes,
+    c.metadata, c.request,
+    not exists (select 1 from checkpoints p where p.tenant_id = c.tenant_id and p.thread_id = c.thread_id),
+    c.provider
+  from claimed c;
 end
 $function$
 
@@ -573,14 +597,15 @@ begin
     where exists (select 1 from asked a where a.tenant_id = u.tenant_id and a.run_id = u.run_id);
   end if;
 
-  -- A stateless run's thread goes soon: it is not worth a pack.
+  -- A stateless run's thread goes soon: it is not worth a pack. But not while a person has to decide.
   insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
   select w.tenant_id, gen_random_uuid(), w.kind, w.ref_id, w.due_at
   from (
-    select u.tenant_id, case when t.ephemeral then 'thread.delete' else 'move' end, u.thread_id,
-      clock_timestamp() + case when t.ephemeral then keep_ephemeral_ms else move_after_ms end * interval '1 ms'
-    from unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id)
+    select u.tenant_id, case when g.goes then 'thread.delete' else 'move' end, u.thread_id,
+      clock_timestamp() + case when g.goes then keep_ephemeral_ms else move_after_ms end * interval '1 ms'
+    from unnest(tenant_ids, thread_ids, run_ids, waits) u(tenant_id, thread_id, run_id, waits_for)
     join threads t using (tenant_id, thread_id)
+    cross join lateral (select t.ephemeral and u.waits_for is distinct from 'person' as goes) g
     where u.run_id = any(done)
     union all
     select u.tenant_id, 'run.wake', u.run_id, u.wake_at

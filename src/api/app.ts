@@ -7,6 +7,7 @@ import type { ApiEnv } from "./env.js";
 import { errorResponse } from "./http-errors.js";
 import { IGNORED_FIELDS_HEADER } from "./request.js";
 import { approvalRoutes } from "./routes/approvals.js";
+import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
 import { metaRoutes } from "./routes/meta.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
@@ -44,6 +45,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", stateRoutes(engine));
   app.route("/", runRoutes(engine));
   app.route("/", approvalRoutes(engine));
+  app.route("/", failedRunRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

@@ -50,9 +50,17 @@ export type Handlers = Readonly<{
   graphs(place: Place): Promise<void>;
   runsLs(
     place: Place,
-    filter: Readonly<{ status: RunStatus | null; threadId: ThreadId | null; graphId: string | null; limit: number }>,
+    filter: Readonly<{
+      status: RunStatus | null;
+      threadId: ThreadId | null;
+      graphId: string | null;
+      needsAttention: boolean;
+      limit: number;
+    }>,
   ): Promise<void>;
   runsShow(place: Place, runId: RunId): Promise<void>;
+  /** What a person decides about a run that failed. */
+  runsResolve(place: Place, how: "retry" | "close", runId: RunId, by: string | null): Promise<void>;
   threadsHistory(place: Place, threadId: ThreadId, options: Readonly<{ limit: number }>): Promise<void>;
   threadsState(place: Place, threadId: ThreadId, options: Readonly<{ checkpointId: string | null }>): Promise<void>;
   /** True when every thread is here exactly as it was. */
@@ -209,6 +217,7 @@ function addRuns(program: Command, handlers: Handlers): void {
     .option("--status <status>", `one of ${RUN_STATUSES.join(", ")}`)
     .option("--thread <id>", "runs of one thread")
     .option("--graph <id>", "runs of one graph")
+    .option("--needs-attention", "only those that failed and wait for a person")
     .option("--limit <number>", "how many", "20")
     .action((flags: Flags) => {
       const thread = text(flags.thread);
@@ -216,12 +225,21 @@ function addRuns(program: Command, handlers: Handlers): void {
         status: choice(flags.status, "--status", RUN_STATUSES),
         threadId: thread === null ? null : idArgument<ThreadId>(thread, "a thread"),
         graphId: text(flags.graph),
+        needsAttention: flags.needsAttention === true,
         limit: whole(flags.limit, "--limit", LIMITS) ?? 20,
       });
     });
   withJson(command(runs, "show <run>", "show a run and its events")).action((run: string, flags: Flags) =>
     handlers.runsShow(place(flags), idArgument<RunId>(run, "a run")),
   );
+  const resolving = (how: "retry" | "close", description: string) =>
+    withJson(command(runs, `${how} <run>`, description))
+      .option("--as <name>", "who decides (default: this machine's user)")
+      .action((run: string, flags: Flags) =>
+        handlers.runsResolve(place(flags), how, idArgument<RunId>(run, "a run"), text(flags.as)),
+      );
+  resolving("retry", "go on with a run that ended in error, from its last checkpoint");
+  resolving("close", "leave a run that waits for a person as it is");
 }
 
 function addThreads(program: Command, handlers: Handlers, onFailed: () => void): void {

@@ -3,6 +3,8 @@ import type { Deps } from "../core/deps.js";
 import { EngineError, isBodyLost, isEngineError } from "../core/errors.js";
 import { DEFAULT_TENANT, type RunId, type ThreadId } from "../core/ids.js";
 import type { RunError, RunStatus } from "../core/run.js";
+import { attentionOf } from "../engine/attention.js";
+import { closeRun, type Resolve, retryRun } from "../engine/commands/retry-run.js";
 import { loadRunContent } from "../engine/run-content.js";
 import { listEvents } from "../runs/events.js";
 import { getRun, listRuns, type RunRow } from "../runs/runs.js";
@@ -13,6 +15,7 @@ export type RunsFilter = Readonly<{
   status: RunStatus | null;
   threadId: ThreadId | null;
   graphId: string | null;
+  needsAttention: boolean;
   limit: number;
 }>;
 
@@ -25,11 +28,14 @@ export async function runsLs(
     tenantId: DEFAULT_TENANT,
     limit: filter.limit,
     offset: 0,
+    needsAttention: filter.needsAttention,
     ...(filter.status === null ? {} : { status: filter.status }),
     ...(filter.threadId === null ? {} : { threadId: filter.threadId }),
     ...(filter.graphId === null ? {} : { graphId: filter.graphId }),
   });
-  if (print.json) return print.line(json(runs.map(wire)));
+  if (print.json) {
+    return print.line(json(runs.map((run) => ({ ...wire(run), needs_attention: attentionOf(run) }))));
+  }
   const rows = runs.map((run) => ({
     run: run.runId,
     graph: run.graphId,
@@ -39,6 +45,7 @@ export async function runsLs(
     created: run.createdAt,
     thread: run.threadId,
     error: run.errorType,
+    ...(filter.needsAttention ? { code: run.errorCode, crashes: run.crashes, failures: run.failures } : {}),
   }));
   print.line(table(rows, "There are no such runs."));
 }
@@ -58,6 +65,8 @@ export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonl
       "waits for": waitsFor(run),
       attempt: run.attempt,
       crashes: run.crashes || null,
+      failures: run.failures || null,
+      resolved: resolvedOf(run),
       worker: run.leaseOwner,
       "cancelled because": run.cancelReason,
       version: run.agentVersion,
@@ -90,7 +99,30 @@ async function errorOf(deps: Deps, run: RunRow, print: Output): Promise<RunError
   }
 }
 
+/** Goes on for a run that failed, in a new one. */
+export async function runsRetry(deps: Deps, resolve: Resolve, print: Output & Readonly<{ json: boolean }>) {
+  const run = await retryRun(deps, resolve);
+  if (print.json) return print.line(json(wire(run)));
+  print.line(`Run ${run.runId} goes on for it on thread ${run.threadId}.`);
+}
+
+export async function runsClose(
+  deps: Deps,
+  resolve: Resolve & Readonly<{ moveAfterMs: number }>,
+  print: Output & Readonly<{ json: boolean }>,
+) {
+  const run = await closeRun(deps, resolve);
+  if (print.json) return print.line(json(wire(run)));
+  print.line(`Run ${run.runId} is closed: it waits for nobody any more.`);
+}
+
+function resolvedOf(run: RunRow): string | null {
+  if (run.resolved === null) return null;
+  return `${run.resolved} by ${run.resolvedBy}${run.resolvedRunId === null ? "" : `, run ${run.resolvedRunId}`}`;
+}
+
 function waitsFor(run: RunRow): string | null {
+  if (run.waitsFor === "provider") return `provider ${run.provider}`;
   if (run.waitsFor === "timer" && run.availableAt !== null) return `timer, ${run.availableAt.toISOString()}`;
   return run.waitsFor;
 }

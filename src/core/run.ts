@@ -20,9 +20,26 @@ export type Outcome =
     }>
   /** Parked until an instant (`sleepUntil`): the same run goes on then. */
   | Readonly<{ kind: "sleeping"; checkpointId: string | null; until: Date }>
-  | Readonly<{ kind: "error"; checkpointId: string | null; error: RunError }>
+  /** `waitsFor`: a person has to decide what becomes of it. */
+  | Readonly<{ kind: "error"; checkpointId: string | null; error: RunError; waitsFor: "person" | null }>
+  /** Failed in a way that may pass: tried again after `afterMs`, unless that was the last of `maxAttempts` in a row. */
+  | Readonly<{ kind: "retry"; checkpointId: string | null; error: RunError; afterMs: number; maxAttempts: number }>
+  | OutageOutcome
   /** Given back untouched (shutdown, a store out of reach): no crash is counted. It may start again after `afterMs`. */
   | Readonly<{ kind: "released"; afterMs: number }>;
+
+/** What the run calls is overloaded or away: waits until that may have passed, for `patienceMs` at most. Counts as no failure. */
+export type OutageOutcome = Readonly<{
+  kind: "outage";
+  checkpointId: string | null;
+  error: RunError;
+  provider: string;
+  /** Not sooner than this. */
+  afterMs: number;
+  patienceMs: number;
+  /** False when it wasn't called, since others had found it out of reach. */
+  called: boolean;
+}>;
 
 /** The order in the queue. A resumed run goes on with what is there, and leaves the questions that are open open. */
 export const PRIORITY = { interactive: 0, resumed: 1 } as const;

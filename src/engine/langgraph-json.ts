@@ -6,10 +6,11 @@ import path from "node:path";
 import { parseEnv } from "node:util";
 import { z } from "zod";
 import { EngineError } from "../core/errors.js";
-import { DURATION_HINT, parseDuration } from "../core/duration.js";
 import { nearest } from "../core/nearest.js";
 import { type ApprovalDefaults, defaultsOf, projectApprovals } from "./approval-policy.js";
+import type { PolicyOf } from "../core/policy.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
+import { duration, policiesOf, POLICY_SHAPE } from "./policy-json.js";
 
 /** Where a graph is: `file` is absolute. */
 export type GraphSource = Readonly<{ id: string; file: string; exportName: string; description: string | null }>;
@@ -21,6 +22,8 @@ export type ProjectSettings = Readonly<{
   /** What is kept, and how long; null: everything, for ever. */
   retention: Retention | null;
   approvals: ApprovalDefaults;
+  /** How the runs of each graph are treated when something goes wrong. */
+  policyOf: PolicyOf;
 }>;
 
 /** Items of the store that expire, in minutes. */
@@ -50,11 +53,6 @@ const graph = z.union(
   "must be a path like ./agent.ts:graph, or {path, description}",
 );
 const strings = z.array(z.string());
-const duration = z.string().transform((text, context) => {
-  const ms = parseDuration(text);
-  if (ms === undefined) context.addIssue({ code: "custom", message: DURATION_HINT });
-  return ms ?? 0;
-});
 const retention = z
   .object({
     checkpoints: z
@@ -103,6 +101,8 @@ const SCHEMA = z.object({
       concurrency: z.int().min(1).max(10_000).optional(),
       retention: retention.optional(),
       approvals: projectApprovals.optional(),
+      ...POLICY_SHAPE,
+      graphs: z.record(z.string(), z.object(POLICY_SHAPE).strict()).optional(),
     })
     .strict()
     .default({}),
@@ -131,6 +131,7 @@ const KNOWN_KEYS = [...Object.keys(SCHEMA.shape), ...BUILD_KEYS, ...UNSERVED_KEY
 const OUR_KEYS: Readonly<Record<string, readonly string[]>> = {
   perdure: Object.keys(SCHEMA.shape.perdure.def.innerType.shape),
   "perdure.approvals": Object.keys(projectApprovals.shape),
+  "perdure.timeouts": Object.keys(POLICY_SHAPE.timeouts.def.innerType.shape),
   "perdure.retention": Object.keys(retention.shape),
   "perdure.retention.checkpoints": Object.keys(retention.shape.checkpoints.def.innerType.shape),
   "perdure.retention.runs": Object.keys(retention.shape.runs.def.innerType.shape),
@@ -165,6 +166,7 @@ export async function readProject(file: string): Promise<Project> {
       concurrency: raw.perdure.concurrency,
       retention: retentionOf(raw.perdure.retention),
       approvals: defaultsOf(raw.perdure.approvals ?? {}),
+      policyOf: policiesOf(raw.perdure, raw.perdure.graphs ?? {}),
     },
     warnings: warnings(raw),
   };
@@ -213,6 +215,8 @@ function parse(file: string, text: string): Raw & Record<string, unknown> {
 }
 
 function graphProblems(raw: Raw): string[] {
+  const unknown = Object.keys(raw.perdure.graphs ?? {}).filter((id) => !Object.hasOwn(raw.graphs, id));
+  if (unknown.length > 0) return unknown.map((id) => noSuchGraph(id, Object.keys(raw.graphs)));
   const entries = Object.entries(raw.graphs);
   if (entries.length === 0) return ['"graphs" is empty; name a graph, like {"agent": "./agent.ts:graph"}'];
   return entries.flatMap(([id, entry]) => {
@@ -227,12 +231,18 @@ function graphProblems(raw: Raw): string[] {
   });
 }
 
+function noSuchGraph(id: string, ids: readonly string[]): string {
+  const guess = nearest(id, ids);
+  return `"perdure.graphs" names ${JSON.stringify(id)}, which "graphs" doesn't have${guess === null ? "" : `; did you mean "${guess}"?`}`;
+}
+
 function describeIssue(issue: z.core.$ZodIssue): string {
   const at = issue.path.join(".");
   if (issue.code === "unrecognized_keys") {
     return issue.keys
       .map((key) => {
-        const guess = nearest(key, OUR_KEYS[at] ?? []);
+        // What may stand for all graphs may stand for one.
+        const guess = nearest(key, OUR_KEYS[at] ?? OUR_KEYS[at.replace(/^(perdure)\.graphs\.[^.]+/, "$1")] ?? []);
         return `"${at}.${key}" is not a setting${guess === null ? "" : `; did you mean "${at}.${guess}"?`}`;
       })
       .join("; ");

@@ -7,6 +7,7 @@ import { isFinished, type RunError } from "../core/run.js";
 import { manifestOfRun } from "../runs/manifests.js";
 import type { RunRow } from "../runs/runs.js";
 import { getThread } from "../runs/threads.js";
+import { attentionOf } from "./attention.js";
 import type { Engine } from "./engine.js";
 import { manifestKey } from "./manifest.js";
 import { type Json, renderJson } from "./render.js";
@@ -27,6 +28,7 @@ export async function runRecord(engine: Engine, run: RunRow) {
   ]);
   const state = await stateOf(engine, run, span);
   const messages = messagesOf(state.values);
+  const attention = attentionOf(run);
   const approval = asked.find(({ runId }) => runId === run.runId);
   return {
     run_id: run.runId,
@@ -49,6 +51,7 @@ export async function runRecord(engine: Engine, run: RunRow) {
           asked_at: approval.askedAt,
         }
       : null,
+    needs_attention: attention && { ...attention, last_step: state.next[0] ?? null },
     cost_so_far: null,
     token_so_far: await tokensOf(engine, run, span, messages),
     budget: null,
@@ -113,6 +116,7 @@ function stepOf(run: RunRow, { next }: State, last: Fields | undefined): string 
   if (run.status === "success") return "finished";
   if (run.status === "error" || run.status === "timeout") return "failed";
   if (run.waitsFor === "approval") return "awaiting_approval";
+  if (run.waitsFor === "provider") return "awaiting_provider";
   if (run.waitsFor === "timer") return "awaiting_timer";
   if (run.status === "pending") return "queued";
   const [node] = next;

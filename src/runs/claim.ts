@@ -18,6 +18,8 @@ export type ClaimedRun = Readonly<{
   request: Buffer | null;
   /** The thread has no checkpoint. */
   fresh: boolean;
+  /** What it has waited for, since that was out of reach; null when it hasn't. */
+  provider: string | null;
 }>;
 
 /** Up to `slots` runs of these graphs, for `owner`. */
@@ -44,6 +46,7 @@ export type ClaimRow = Readonly<{
   o_metadata: ClaimedRun["metadata"];
   o_request: Buffer | null;
   o_fresh: boolean;
+  o_provider: string | null;
 }>;
 
 export function claimedRun(row: ClaimRow): ClaimedRun {
@@ -60,6 +63,7 @@ export function claimedRun(row: ClaimRow): ClaimedRun {
     metadata: row.o_metadata,
     request: row.o_request,
     fresh: row.o_fresh,
+    provider: row.o_provider,
   };
 }
 

@@ -16,11 +16,19 @@ export type RunRow = Readonly<{
   head: boolean;
   attempt: number;
   crashes: number;
+  failures: number;
   begun: boolean;
   leaseOwner: string | null;
   leaseExpiresAt: Date | null;
   availableAt: Date | null;
-  waitsFor: "approval" | "timer" | "person" | null;
+  waitsFor: "approval" | "timer" | "person" | "provider" | null;
+  /** What it waits for, or waited for last, because that was out of reach. */
+  provider: string | null;
+  /** What a person did about it after it had failed, and the run that goes on for it. */
+  resolved: "retried" | "closed" | null;
+  resolvedBy: string | null;
+  resolvedAt: Date | null;
+  resolvedRunId: RunId | null;
   multitaskStrategy: MultitaskStrategy;
   agentVersion: string | null;
   metadata: Readonly<Record<string, unknown>>;
@@ -38,9 +46,11 @@ export type RunRow = Readonly<{
 /** A row of `runs` as `RunRow` names it. */
 export const RUN_COLUMNS = `
   tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", assistant_id as "assistantId",
-  graph_id as "graphId", kind, status, priority, head, attempt, crashes, begun,
+  graph_id as "graphId", kind, status, priority, head, attempt, crashes, failures, begun,
   lease_owner as "leaseOwner", lease_expires_at as "leaseExpiresAt",
-  available_at as "availableAt", waits_for as "waitsFor", multitask_strategy as "multitaskStrategy",
+  available_at as "availableAt", waits_for as "waitsFor", provider,
+  resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
+  multitask_strategy as "multitaskStrategy",
   agent_version as "agentVersion", metadata, error_code as "errorCode", error_type as "errorType",
   error_preview as "errorPreview", cancel_reason as "cancelReason", result_checkpoint_id as "resultCheckpointId",
   created_at as "createdAt", updated_at as "updatedAt", started_at as "startedAt", finished_at as "finishedAt"`;
@@ -84,6 +94,8 @@ export type RunFilter = Readonly<{
   threadId?: ThreadId;
   status?: RunStatus;
   graphId?: string;
+  /** Only those that failed and wait for a person. */
+  needsAttention?: boolean;
   limit: number;
   offset: number;
 }>;
@@ -97,13 +109,15 @@ export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
       and ($2::uuid is null or thread_id = $2)
       and ($3::text is null or status = $3)
       and ($4::text is null or graph_id = $4)
+      and (not $5::boolean or waits_for = 'person')
     order by seq desc
-    limit $5 offset $6`,
+    limit $6 offset $7`,
     [
       filter.tenantId,
       filter.threadId ?? null,
       filter.status ?? null,
       filter.graphId ?? null,
+      filter.needsAttention ?? false,
       filter.limit,
       filter.offset,
     ],
@@ -239,7 +253,7 @@ export async function cancelRuns(
   const { rows } = await sql.query<RunRow>(
     `update runs
     set status = 'interrupted', head = false, lease_owner = null, lease_expires_at = null,
-      available_at = null, waits_for = null, cancel_reason = $3,
+      available_at = null, waits_for = null, provider = null, cancel_reason = $3,
       finished_at = clock_timestamp(), updated_at = clock_timestamp()
     where tenant_id = $1 and run_id = any($2::uuid[]) and status in ('pending', 'running')
     returning ${RUN_COLUMNS}`,

@@ -108,8 +108,8 @@ export async function endAttempt(
   return rowCount === 1;
 }
 
-/** When a run that is given back may start again; null is at once. */
-export type HandBackWhen = Readonly<{ at: Date }> | Readonly<{ afterMs: number }> | null;
+/** When a run that is given back may start again; null is at once. `provider`: what it waits for then. */
+export type HandBackWhen = Readonly<{ at: Date }> | Readonly<{ afterMs: number; provider?: string | undefined }> | null;
 
 /**
  * Gives the run back: pending again, at once or from an instant on; no crash is counted. Returns that instant (null: at
@@ -120,7 +120,10 @@ export async function handBack(sql: Sql, lease: Lease, when: HandBackWhen): Prom
     `update runs
     set status = 'pending', lease_owner = null, lease_expires_at = null,
       available_at = coalesce($5::timestamptz, clock_timestamp() + $6::float8 * interval '1 ms'),
-      waits_for = case when $5::timestamptz is not null or $6::float8 is not null then 'timer' end,
+      waits_for = case
+        when $7::text is not null then 'provider'
+        when $5::timestamptz is not null or $6::float8 is not null then 'timer' end,
+      provider = $7, outage_since = case when $7::text is not null then outage_since end,
       updated_at = clock_timestamp()
     where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4
     returning available_at as "availableAt"`,
@@ -131,6 +134,7 @@ export async function handBack(sql: Sql, lease: Lease, when: HandBackWhen): Prom
       lease.owner,
       when !== null && "at" in when ? when.at : null,
       when !== null && "afterMs" in when ? when.afterMs : null,
+      when !== null && "afterMs" in when ? (when.provider ?? null) : null,
     ],
   );
   return rows[0]?.availableAt;

@@ -59,6 +59,28 @@ export async function setTimer(
   );
 }
 
+/** Makes due timers due now, each at a random moment of the next `spreadMs`. */
+export async function bringForward(
+  sql: Sql,
+  forward: Readonly<{ tenantId: TenantId; kind: TimerKind; refIds: readonly string[]; spreadMs: number }>,
+): Promise<void> {
+  if (forward.refIds.length === 0) return;
+  await sql.query(
+    `with locked as materialized (
+      select timer_id
+      from timers
+      where tenant_id = $1 and kind = $2 and ref_id = any($3::uuid[]) and status = 'due'
+      order by timer_id
+      for update
+    )
+    update timers
+    set due_at = least(due_at, clock_timestamp() + random() * $4::float8 * interval '1 ms'),
+      updated_at = clock_timestamp()
+    where tenant_id = $1 and timer_id in (select timer_id from locked)`,
+    [forward.tenantId, forward.kind, forward.refIds, forward.spreadMs],
+  );
+}
+
 export async function cancelTimers(
   sql: Sql,
   cancel: Readonly<{ tenantId: TenantId; kinds: readonly TimerKind[]; refIds: readonly string[] }>,

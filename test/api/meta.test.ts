@@ -7,6 +7,7 @@ import type { TestEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
 import { approvalDefaults } from "../../src/engine/approval-policy.js";
 import { sharedEngine } from "./shared.js";
+import { policiesFrom } from "../../src/core/policy.js";
 
 const shared = sharedEngine({ graphs, workers: 0 });
 const served = (work: (engine: TestEngine) => Promise<void>) => work(shared());
@@ -43,6 +44,7 @@ test("without a database it is up but not ready, accepts nothing, and says why",
         retention: null,
         approvals: approvalDefaults({}),
         identityHeaders: false,
+        policyOf: policiesFrom({}),
       };
       const app = createApp(composeEngine(away, engine.graphs, settings));
       expect((await app.request("/ok")).status).toBe(503);

@@ -21,17 +21,21 @@ async function cancelled({ app, client }: TestEngine): Promise<void> {
   expect(response.status).toBe(202);
 }
 
-async function givenUp(t: TestEngine): Promise<void> {
-  await t.client.runs.create(null, "graph", { input: { log: ["secret"] } });
+async function givenUpAndClosed(t: TestEngine): Promise<void> {
+  const { run_id } = await t.client.runs.create(null, "graph", { input: { log: ["secret"] } });
   for (let crash = 1; crash <= 3; crash += 1) {
     await claimRuns(t.db.db, { slots: 1, owner: "dead", leaseMs: 0, graphIds: ["graph"], versions: ["1"] });
     await until("the sweeper to find it", async () => (await t.sweep()) === 1);
   }
+  // As long as a person has to decide about it, it stays.
+  expect(await dueTimers(t)).toEqual(["move"]);
+  await t.move();
+  expect((await t.app.request(`/v1/runs/${run_id}/close`, { method: "POST" })).status).toBe(200);
 }
 
 test.each([
   ["cancelled", cancelled],
-  ["given up", givenUp],
+  ["given up, and closed by a person,", givenUpAndClosed],
 ])("a stateless run that is %s goes with its thread and its content", async (_how, end) => {
   await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, workers: 0 }, async (t) => {
     await end(t);

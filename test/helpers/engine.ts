@@ -10,6 +10,7 @@ import {
   type Running,
 } from "../../src/compose.js";
 import type { Deps } from "../../src/core/deps.js";
+import { policiesFrom, type RunPolicy } from "../../src/core/policy.js";
 import type { Retention } from "../../src/core/retention.js";
 import { approvalDefaults, type ProjectApprovals } from "../../src/engine/approval-policy.js";
 import { fireTimers } from "../../src/engine/commands/fire-timers.js";
@@ -53,6 +54,7 @@ export type EngineOptions = Readonly<{
   retention?: Retention;
   approvals?: ProjectApprovals;
   identityHeaders?: boolean;
+  policies?: Readonly<Record<string, Partial<RunPolicy>>>;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -75,6 +77,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     retention: options.retention ?? null,
     approvals: approvalDefaults(options.approvals ?? {}),
     identityHeaders: options.identityHeaders ?? false,
+    policyOf: policiesFrom(options.policies ?? {}),
     logLevel,
   };
   try {

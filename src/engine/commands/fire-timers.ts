@@ -3,8 +3,9 @@ import type { Deps, Sql } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { backoffMs } from "../../core/retry.js";
+import { takeTurn } from "../../runs/breakers.js";
 import { appendEvent } from "../../runs/events.js";
-import { makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
+import { getRun, makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
 import { lockThread } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
@@ -15,6 +16,8 @@ import { wakeSleeper } from "./wake-sleeper.js";
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
 export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete", ...QUESTION_TIMERS] as const;
 const BATCH = 100;
+/** A pause that has just ended isn't looked at again at once. */
+const MIN_WAIT_MS = 1_000;
 const RETRY_MS = 5_000;
 const MAX_RETRY_MS = 5 * 60_000;
 
@@ -63,12 +66,26 @@ async function fireRelease(deps: Deps, timer: TimerRow): Promise<boolean> {
     // The thread first, as everywhere: then the timer, which another scheduler may have fired meanwhile.
     const thread = threadId && (await lockThread(sql, { tenantId: timer.tenantId, threadId }));
     if (!(await claimDueTimer(sql, timer))) return false;
+    const waitMs = thread === undefined ? null : await outageInTheWay(sql, timer, runId, thread.threadId);
+    if (waitMs !== null) {
+      await postponeTimer(sql, { ...timer, afterMs: waitMs });
+      return false;
+    }
     await finishTimer(sql, timer);
     if (thread === undefined) return false;
     return release(sql, timer, runId, thread.threadId);
   });
   if (released) deps.notifier.notify("runs");
   return released;
+}
+
+/** For how many ms a run still has to wait for what was out of reach; null when it may go on, perhaps as the one that tries. */
+async function outageInTheWay(sql: Sql, timer: TimerRow, runId: RunId, threadId: ThreadId): Promise<number | null> {
+  const { tenantId } = timer;
+  const run = await getRun(sql, { tenantId, runId, threadId });
+  if (run?.waitsFor !== "provider" || run.provider === null) return null;
+  const waitMs = await takeTurn(sql, { tenantId, provider: run.provider, runId });
+  return waitMs === null ? null : Math.max(waitMs, MIN_WAIT_MS);
 }
 
 async function release(sql: Sql, timer: TimerRow, runId: RunId, threadId: ThreadId): Promise<boolean> {

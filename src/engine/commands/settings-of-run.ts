@@ -8,8 +8,8 @@ import { decodeRequest, type RunRequest } from "./request.js";
 
 export type RunSettings = Readonly<{ run: RunRow; assistant: AssistantRow; request: RunRequest }>;
 
-/** Undefined when the run or its assistant is gone. The request has neither input nor command nor checkpoint. */
-export async function settingsOfRun(
+/** Undefined when the run or its assistant is gone. */
+export async function loadRunSettings(
   deps: Deps,
   key: Readonly<{ tenantId: TenantId; runId: RunId }>,
 ): Promise<RunSettings | undefined> {
@@ -18,9 +18,14 @@ export async function settingsOfRun(
   const assistant = run && (await getAssistant(deps.db, { tenantId, idOrGraphId: run.assistantId }));
   if (run === undefined || assistant === undefined) return undefined;
   const content = await loadRunContent(deps, tenantId, runId, { stream: false });
-  return {
-    run,
-    assistant,
-    request: { ...decodeRequest(content.request), input: null, command: null, checkpoint: null },
-  };
+  return { run, assistant, request: decodeRequest(content.request) };
+}
+
+/** The same, but the request has neither input nor command nor checkpoint. */
+export async function settingsOfRun(
+  deps: Deps,
+  key: Readonly<{ tenantId: TenantId; runId: RunId }>,
+): Promise<RunSettings | undefined> {
+  const settings = await loadRunSettings(deps, key);
+  return settings && { ...settings, request: { ...settings.request, input: null, command: null, checkpoint: null } };
 }

@@ -10,7 +10,7 @@ import { type Ending, type Settled, type Settlement, settleRuns } from "../../ru
 import type { StreamLine } from "../../runs/stream-chunks.js";
 import { leaseLost } from "../lease-lost.js";
 import { EPHEMERAL_KEEP_MS } from "./cleanup-timers.js";
-import { handBackRun } from "./hand-back-run.js";
+import { type HandedBack, handBackRun } from "./hand-back-run.js";
 
 export type SettleOptions = Readonly<{
   moveAfterMs: number;
@@ -18,13 +18,16 @@ export type SettleOptions = Readonly<{
   preview: (error: RunError) => string | null;
 }>;
 
+/** `final`: stream events that must not be seen before the outcome. `ifSpent`: those for a run that isn't tried again. */
+export type LastChunks = Readonly<{ final: readonly StreamLine[]; ifSpent: readonly StreamLine[] }>;
+
 /**
  * Writes an attempt's outcome, with the stream events that must not be seen before it: questions and errors. Rejects with
  * `lease_lost` when another attempt owns the run; nothing is written then.
  */
-export type Settle = (lease: Lease, outcome: Outcome, finalChunks: readonly StreamLine[]) => Promise<void>;
+export type Settle = (lease: Lease, outcome: Outcome, chunks: LastChunks) => Promise<void>;
 
-type Ended = Exclude<Outcome, { kind: "released" | "sleeping" }>;
+type Ended = Exclude<Outcome, HandedBack>;
 
 /** So many are settled by one statement at most. */
 const AT_ONCE = 50;
@@ -41,10 +44,16 @@ export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOption
     (error) => !isTransientDbError(error),
   );
 
-  return async (lease, outcome, finalChunks) => {
-    if (outcome.kind === "released" || outcome.kind === "sleeping") {
-      return handBackRun(deps, lease, outcome, { finalChunks, moveAfterMs });
+  return async (lease, outcome, { final, ifSpent }) => {
+    if (isHandedBack(outcome)) {
+      if (await handBackRun(deps, lease, outcome, { finalChunks: final, moveAfterMs })) return;
+      if (outcome.kind !== "retry" && outcome.kind !== "outage") return;
+      return end(lease, { ...outcome, kind: "error", waitsFor: "person" }, [...final, ...ifSpent]);
     }
+    return end(lease, outcome, final);
+  };
+
+  async function end(lease: Lease, outcome: Ended, finalChunks: readonly StreamLine[]): Promise<void> {
     const settlement = settlementOf(deps, lease, outcome, finalChunks, preview);
     const first = await together(settlement);
     const settled = first.how === "locked" ? await alone(settlement) : first;
@@ -53,7 +62,21 @@ export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOption
     deps.notifier.notify("stream", lease.runId);
     deps.notifier.notify("ended", lease.runId);
     if (settlement.wakeAt !== null || settlement.questions.length > 0) deps.notifier.notify("timers");
-  };
+  }
+}
+
+function isHandedBack(outcome: Outcome): outcome is HandedBack {
+  switch (outcome.kind) {
+    case "released":
+    case "sleeping":
+    case "retry":
+    case "outage":
+      return true;
+    case "success":
+    case "interrupted":
+    case "error":
+      return false;
+  }
 }
 
 function settlementOf(
@@ -94,6 +117,7 @@ function endingOf(outcome: Ended, preview: SettleOptions["preview"]): Ending {
     case "error":
       return {
         ...ending,
+        waitsFor: outcome.waitsFor,
         errorCode: outcome.error.code,
         errorType: outcome.error.type,
         errorPreview: preview(outcome.error),

@@ -4,6 +4,7 @@ import { isTransientDbError } from "../../core/retry.js";
 import { MAX_CRASHES, type RunError } from "../../core/run.js";
 import { expiredRuns, type LostRun, lostRun, requeueLostRun } from "../../runs/claim.js";
 import { appendEvent } from "../../runs/events.js";
+import { noteCrashes } from "../../runs/failures.js";
 import { hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
 import { endAttempt } from "../../runs/settle.js";
 import { appendFinalChunk } from "../../runs/stream-chunks.js";
@@ -71,9 +72,10 @@ async function giveUp(deps: Deps, sql: Sql, thread: LockedThread, run: LostRun, 
     type: "WorkerLostError",
     message:
       `Attempt ${run.attempt} of run ${run.runId} killed its worker, ${run.crashes} times in a row without progress. ` +
-      "It will not be tried again by itself: look at what its next step does, then start a new run with input null.",
+      `It will not be tried again by itself: look at what its next step does, then \`perdure runs retry ${run.runId}\`.`,
   };
   const preview = `The worker died ${run.crashes} times in a row without progress.`;
+  await noteCrashes(sql, run);
   if (!(await endLost(sql, run, { error, preview, waitsFor: "person" }))) return false;
   await appendFinalChunk(sql, run, {
     event: "error",
@@ -81,7 +83,8 @@ async function giveUp(deps: Deps, sql: Sql, thread: LockedThread, run: LostRun, 
   });
   await withdrawQuestions(sql, { tenantId: run.tenantId, threadId: run.threadId, reason: "the run ended" });
   await makeNextHead(sql, run);
-  await setCleanupTimers(deps, sql, thread, moveAfterMs);
+  // Also that of a stateless run stays, until the person has decided.
+  await setCleanupTimers(deps, sql, { ...thread, ephemeral: false }, moveAfterMs);
   const busy = await hasUnfinishedRuns(sql, run);
   await updateThreadStatus(sql, { ...thread, metadata: {}, status: busy ? "busy" : "error" });
   return true;

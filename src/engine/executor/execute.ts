@@ -6,14 +6,14 @@ import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import { linked } from "../../core/linked.js";
+import type { PolicyOf } from "../../core/policy.js";
 import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { createSaver } from "../../checkpoint/saver.js";
 import type { ClaimedRun } from "../../runs/claim.js";
-import type { StreamLine } from "../../runs/stream-chunks.js";
 import { decodeRequest } from "../commands/request.js";
-import type { Settle } from "../commands/settle-run.js";
+import type { LastChunks, Settle } from "../commands/settle-run.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Handover } from "../handover.js";
@@ -34,10 +34,12 @@ import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
 import { patient } from "./patience.js";
-import { describeError, failureOutcome, outcomeOf } from "./outcome.js";
+import { createOutages, type Outages } from "./outages.js";
+import { describeError, failureOutcome, outcomeOf, waitsForProvider } from "./outcome.js";
 
 export type ExecutorOptions = Readonly<{
   graphs: Graphs;
+  policyOf: PolicyOf;
   combiner: Combiner;
   heartbeat: Heartbeat;
   bodyReader: BodyReader;
@@ -51,7 +53,7 @@ export type ExecutorOptions = Readonly<{
   clockOffsetMs: () => number;
 }>;
 
-type Shared = ExecutorOptions & Readonly<{ barriers: Barriers }>;
+type Shared = ExecutorOptions & Readonly<{ barriers: Barriers; outages: Outages }>;
 
 /** A process that must stop leaves an unreachable database to the lease after this many tries. */
 const MAX_TRIES_WHEN_STOPPING = 4;
@@ -69,11 +71,12 @@ type Attempt = Readonly<{
   storeError: () => unknown;
   commit: ReturnType<Combiner["forLease"]>;
 }>;
-type Ended = Readonly<{ outcome: Outcome; finalChunks: readonly StreamLine[]; values?: unknown }>;
+type Ended = Readonly<{ outcome: Outcome; chunks: LastChunks; values?: unknown }>;
+const NO_CHUNKS: LastChunks = { final: [], ifSpent: [] };
 
 /** The function a worker runs its claims with. It never rejects: what can't be settled is left to the lease. */
 export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
-  const options: Shared = { ...given, barriers: createBarriers() };
+  const options: Shared = { ...given, barriers: createBarriers(), outages: createOutages(deps) };
   return async (run, lease, signals) => {
     const attempt = startAttempt(options, run, lease, signals);
     const stopPulse = startMovePulse(deps, lease, options.moveAfterMs);
@@ -81,6 +84,7 @@ export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
       const ended = await runAttempt(deps, options, attempt);
       if (ended === undefined) throw leaseLost(lease);
       await settle(deps, options, attempt, ended);
+      if (ended.values !== undefined) await options.outages.over(run);
       if (ended.outcome.kind === "success") options.handover.give(lease.runId, () => renderJson(ended.values) ?? null);
     } catch (error) {
       const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
@@ -96,7 +100,7 @@ export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
 }
 
 function startAttempt(
-  options: ExecutorOptions,
+  options: Shared,
   run: ClaimedRun,
   lease: Lease,
   signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
@@ -106,6 +110,8 @@ function startAttempt(
   const failure = linked(over);
   options.heartbeat.hold(lease, (why) => ending.abort(new Error(`lease ${why}`)));
   const send = options.combiner.forLease(lease, over);
+  // One that waited before it began says with its first step nothing of what it waited for.
+  let waited = run.provider !== null && run.begun;
   let failed: unknown;
   const fail = (why: unknown): void => {
     failed ??= why;
@@ -122,10 +128,13 @@ function startAttempt(
     commit: (op) => {
       // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
       if (over.aborted) return Promise.reject(over.reason as Error);
-      return send(op).catch((error: unknown) => {
+      const sent = send(op).catch((error: unknown) => {
         fail(error);
         throw error;
       });
+      if (!waited || !op.progress) return sent;
+      waited = false;
+      return sent.then(() => options.outages.over(run));
     },
   };
 }
@@ -140,7 +149,10 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
       watched,
       onFailure: attempt.fail,
     }));
+  const policy = options.policyOf(attempt.run.graphId);
   try {
+    const provider = await options.outages.inTheWay(attempt.run);
+    if (provider !== null) return { outcome: waitsForProvider(provider, policy), chunks: NO_CHUNKS };
     return await streamGraph(deps, options, attempt, openSink);
   } catch (error) {
     const storeError = attempt.storeError();
@@ -154,10 +166,12 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
       checkpointId,
       attempt: lease.attempt,
       random: deps.random(),
+      policy,
+      provider: `graph:${attempt.run.graphId}`,
+      nowMs: Date.now() + options.clockOffsetMs(),
     });
-    if (outcome === undefined) return undefined;
-    const finalChunks = outcome.kind === "error" ? await errorChunks(sink ?? openSink(true), outcome.error) : [];
-    return { outcome, finalChunks };
+    if (outcome?.kind === "outage") options.outages.found(attempt.run, outcome);
+    return outcome && { outcome, chunks: await lastChunks(outcome, () => sink ?? openSink(true)) };
   }
 }
 
@@ -221,7 +235,7 @@ async function streamGraph(
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
     const outcome = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
-    return { outcome, finalChunks: await sink.finish(held), values: state.values };
+    return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values: state.values };
   } finally {
     drain.removeEventListener("abort", onDrain);
   }
@@ -248,10 +262,20 @@ async function bindGraph(
   return graph;
 }
 
-async function errorChunks(sink: StreamSink, error: RunError): Promise<readonly StreamLine[]> {
-  const event = { event: "error", json: JSON.stringify({ error: error.type, message: error.message }) };
-  // It must be told even where the stream before it could not be stored.
-  return sink.finish([event]).catch(() => sink.number([event]));
+/** What is left to be shown of an attempt that failed. */
+async function lastChunks(outcome: Failed, sinkOf: () => StreamSink): Promise<LastChunks> {
+  if (outcome.kind === "released") return NO_CHUNKS;
+  const sink = sinkOf();
+  // The error must be told even where the stream before it could not be stored.
+  const final = await sink.finish([]).catch(() => []);
+  const told = sink.number([errorEvent(outcome.error)]);
+  return outcome.kind === "error" ? { final: [...final, ...told], ifSpent: [] } : { final, ifSpent: told };
+}
+
+type Failed = NonNullable<ReturnType<typeof failureOutcome>>;
+
+function errorEvent({ type, message }: RunError) {
+  return { event: "error", json: JSON.stringify({ error: type, message }) };
 }
 
 async function newestOwnCheckpoint(deps: Deps, lease: Lease): Promise<string | undefined> {
@@ -267,7 +291,7 @@ async function newestOwnCheckpoint(deps: Deps, lease: Lease): Promise<string | u
 async function settle(deps: Deps, options: ExecutorOptions, attempt: Attempt, ended: Ended): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {
-      await options.settle(attempt.lease, ended.outcome, ended.finalChunks);
+      await options.settle(attempt.lease, ended.outcome, ended.chunks);
       return;
     } catch (error) {
       if (!isTransientDbError(error) || (attempt.drain.aborted && tries >= MAX_TRIES_WHEN_STOPPING)) throw error;

@@ -4,8 +4,10 @@ import { isGraphDrained, type StateSnapshot } from "@langchain/langgraph";
 import type { OpenInterrupt } from "../../checkpoint/pending.js";
 import type { ApprovalPolicy } from "../../core/approval.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
+import { classify, type Failure } from "../../core/failure.js";
+import type { RunPolicy } from "../../core/policy.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
-import type { Outcome, RunError } from "../../core/run.js";
+import type { OutageOutcome, Outcome, RunError } from "../../core/run.js";
 import { questionOf } from "../approval-policy.js";
 import { remainingNodes } from "../open-questions.js";
 import { sleepOf } from "../sleep.js";
@@ -19,7 +21,7 @@ export function outcomeOf(
   state: StateSnapshot,
   open: readonly OpenInterrupt[],
   defaults: ApprovalPolicy,
-): Exclude<Outcome, { kind: "error" | "released" }> {
+): Extract<Outcome, { kind: "success" | "interrupted" | "sleeping" }> {
   const checkpointId = (state.config.configurable?.["checkpoint_id"] as string | undefined) ?? null;
   if (remainingNodes(state, open).length === 0) return { kind: "success", checkpointId };
   const questions = open.filter(({ value }) => sleepOf(value) === undefined);
@@ -47,8 +49,12 @@ export function failureOutcome(
     checkpointId: string | null;
     attempt: number;
     random: number;
+    policy: RunPolicy;
+    /** What is out of reach, when the failure itself doesn't say. */
+    provider: string;
+    nowMs: number;
   }>,
-): Extract<Outcome, { kind: "error" | "released" }> | undefined {
+): Extract<Outcome, { kind: "error" | "released" | "retry" | "outage" }> | undefined {
   const cause = why.storeError ?? error;
   if (isEngineError(cause, "lease_lost")) return undefined;
   // Our own stores were away, not the graph's doing: another attempt goes on from the last checkpoint.
@@ -60,13 +66,42 @@ export function failureOutcome(
   const drained = why.draining && error instanceof Error && isGraphDrained(error);
   const stopped = why.storeError === undefined && (why.aborted || drained);
   if (stopped) return { kind: "released", afterMs: 0 };
-  return { kind: "error", checkpointId: why.checkpointId, error: describeError(cause) };
+  return failed(cause, why);
+}
+
+function failed(
+  cause: unknown,
+  why: Readonly<{ checkpointId: string | null; policy: RunPolicy; provider: string; nowMs: number }>,
+): Extract<Outcome, { kind: "error" | "retry" | "outage" }> {
+  const failure = classify(cause, why.nowMs);
+  const { maxAttempts, outagePatienceMs: patienceMs } = why.policy;
+  const ended = { checkpointId: why.checkpointId, error: describeError(cause, failure) };
+  const afterMs = failure.retryAfterMs ?? 0;
+  switch (failure.class) {
+    case "outage":
+      return { kind: "outage", ...ended, provider: failure.host ?? why.provider, afterMs, patienceMs, called: true };
+    case "retryable":
+      return { kind: "retry", ...ended, afterMs, maxAttempts };
+    case "content":
+    case "permanent":
+      return { kind: "error", ...ended, waitsFor: null };
+  }
+}
+
+/** What a run that isn't even started waits for, since others found that out of reach. */
+export function waitsForProvider(provider: string, policy: RunPolicy): OutageOutcome {
+  const message = `${provider} can't be reached or is overloaded; the run waits for it`;
+  const error = { code: "unreachable", type: "ProviderAway", message };
+  const patience = { afterMs: 0, patienceMs: policy.outagePatienceMs };
+  return { kind: "outage", checkpointId: null, error, provider, ...patience, called: false };
 }
 
 /** An error as the run keeps it. Things that aren't errors can be thrown too, and errors can be made of anything. */
-export function describeError(error: unknown): RunError {
+export function describeError(error: unknown, failure?: Failure): RunError {
   try {
-    return describe(error);
+    const described = describe(error);
+    const code = failure?.code ?? null;
+    return described.code === "graph_error" && code !== null ? { ...described, code } : described;
   } catch {
     return { code: "graph_error", type: "Error", message: "an error that can't be read" };
   }

@@ -40,7 +40,7 @@ serveCalls({
     let finish = (): void => {};
     const finished = new Promise<void>((resolve) => (finish = resolve));
     const execute = async (_run: unknown, lease: Lease): Promise<void> => {
-      await settle(lease, { kind: "success", checkpointId: null }, []);
+      await settle(lease, { kind: "success", checkpointId: null }, { final: [], ifSpent: [] });
       left -= 1;
       if (left === 0) finish();
     };
@@ -62,7 +62,7 @@ serveCalls({
       const [run, ...others] = await claimRuns(db, { ...CLAIM, slots: 10 });
       latenciesMs.push(nowMs() - startedMs);
       if (run === undefined || others.length > 0) throw new Error("a claim did not give the one run that was ready");
-      await settle({ ...run, owner: OWNER }, { kind: "success", checkpointId: null }, []);
+      await settle({ ...run, owner: OWNER }, { kind: "success", checkpointId: null }, { final: [], ifSpent: [] });
     }
     return latenciesMs;
   },

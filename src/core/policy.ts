@@ -1,0 +1,29 @@
+// How a graph's runs are treated when something goes wrong: what langgraph.json may say under "perdure", with defaults.
+
+export type Timeouts = Readonly<{
+  toolMs: number | null;
+  modelMs: number | null;
+  betweenTokensMs: number | null;
+}>;
+
+export type RunPolicy = Readonly<{
+  /** Tries of a step that fails in a way that may pass. */
+  maxAttempts: number;
+  /** How long a run waits for a provider that is out of reach before a person decides. */
+  outagePatienceMs: number;
+  timeouts: Timeouts;
+}>;
+
+export type PolicyOf = (graphId: string) => RunPolicy;
+
+export const DEFAULT_POLICY: RunPolicy = {
+  maxAttempts: 3,
+  outagePatienceMs: 24 * 60 * 60_000,
+  timeouts: { toolMs: null, modelMs: null, betweenTokensMs: null },
+};
+
+/** Policies by graph id, where they differ from the default. */
+export function policiesFrom(record: Readonly<Record<string, Partial<RunPolicy>>>): PolicyOf {
+  const all = new Map(Object.entries(record).map(([id, own]) => [id, { ...DEFAULT_POLICY, ...own }]));
+  return (graphId) => all.get(graphId) ?? DEFAULT_POLICY;
+}

@@ -1,0 +1,21 @@
+// A provider works again: the breaker is closed, and those that wait for it go on, not all in the same moment.
+import type { Deps } from "../../core/deps.js";
+import { type BreakerKey, closeBreaker, runsWaitingFor } from "../../runs/breakers.js";
+import { bringForward } from "../../schedule/timers.js";
+
+/** So many a second go on, as long as that takes no longer than MAX_SPREAD_MS for all of them. */
+const PER_SECOND = 50;
+const MAX_SPREAD_MS = 30_000;
+
+/** Closes the breaker of `key`, if there is one, and wakes who waits. */
+export async function closeOutage(deps: Deps, key: BreakerKey): Promise<void> {
+  // Not in one transaction: who fires a timer holds it and then asks the breaker. Whoever isn't woken has a timer anyway.
+  await closeBreaker(deps.db, key);
+  const refIds = await runsWaitingFor(deps.db, key);
+  if (refIds.length === 0) return;
+  const spreadMs = Math.min((refIds.length / PER_SECOND) * 1_000, MAX_SPREAD_MS);
+  await bringForward(deps.db, { tenantId: key.tenantId, kind: "run.release", refIds, spreadMs });
+  const fields = { tenant_id: key.tenantId, provider: key.provider, runs: refIds.length };
+  deps.log.info(fields, "a provider works again");
+  deps.notifier.notify("timers");
+}
