@@ -30,6 +30,7 @@ import { createAcceptor } from "./engine/commands/accept-run.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createSettler } from "./engine/commands/settle-run.js";
 import { createCombiner } from "./engine/commit.js";
+import { refuseWaitingEdgeGraphs } from "./engine/edge.js";
 import type { Engine } from "./engine/engine.js";
 import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
 import { createExecutor } from "./engine/executor/execute.js";
@@ -179,6 +180,7 @@ export function composeEngine(
     approvals: (graphId) => policyOf(settings.approvals, graphId),
     bodyReader,
     readiness: { prepared: false },
+    policyOf: settings.policyOf,
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
@@ -194,6 +196,7 @@ export function composeEngine(
 
 /** What each process does once the database is there. */
 export async function prepareEngine(engine: ComposedEngine): Promise<void> {
+  await refuseWaitingEdgeGraphs(engine.graphs, engine.policyOf);
   await probeBodies(engine.deps);
   await engine.clockOffset.refresh();
   await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });

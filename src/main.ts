@@ -242,7 +242,7 @@ const handlers: Handlers = {
     const project = (await readSettings(place, "project")).project as Project;
     const { graphsLs } = await import("./cli/graphs.js");
     for (const warning of project.warnings) terminal.note(`perdure: ${project.path}: ${warning}`);
-    graphsLs(await loadGraphs(project), printer(place));
+    await graphsLs(await loadGraphs(project), project.settings.policyOf, printer(place));
   },
 
   async runsLs(place, filter) {

@@ -1,11 +1,20 @@
 // `perdure graphs`: loads the graphs and lists them. `perdure dev` asks this before it lets an edited graph run.
+import type { PolicyOf } from "../core/policy.js";
+import { refuseWaitingEdgeGraphs } from "../engine/edge.js";
 import type { Graphs } from "../engine/graphs.js";
 import { type Output, table } from "./output.js";
 import { json } from "./wire.js";
 
-export function graphsLs(graphs: Graphs, print: Output & Readonly<{ json: boolean }>): void {
+/** Throws `graph_invalid` when one can't run in its mode. */
+export async function graphsLs(
+  graphs: Graphs,
+  policyOf: PolicyOf,
+  print: Output & Readonly<{ json: boolean }>,
+): Promise<void> {
+  await refuseWaitingEdgeGraphs(graphs, policyOf);
   const rows = graphs.ids.map((id) => ({
     id,
+    mode: policyOf(id).mode,
     version: graphs.version(id),
     description: graphs.description(id),
   }));

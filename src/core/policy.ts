@@ -7,6 +7,8 @@ export type Timeouts = Readonly<{
 }>;
 
 export type RunPolicy = Readonly<{
+  /** `edge`: nothing is stored while it runs, only how it ended; it can't wait, and is tried twice at most. */
+  mode: "durable" | "edge";
   /** Tries of a step that fails in a way that may pass. */
   maxAttempts: number;
   /** How long a run waits for a provider that is out of reach before a person decides. */
@@ -17,6 +19,7 @@ export type RunPolicy = Readonly<{
 export type PolicyOf = (graphId: string) => RunPolicy;
 
 export const DEFAULT_POLICY: RunPolicy = {
+  mode: "durable",
   maxAttempts: 3,
   outagePatienceMs: 24 * 60 * 60_000,
   timeouts: { toolMs: null, modelMs: null, betweenTokensMs: null },

@@ -4,6 +4,7 @@ import type { BodyReader } from "../checkpoint/body-reader.js";
 import type { ApprovalPolicy, Caller } from "../core/approval.js";
 import type { Deps } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
+import type { PolicyOf } from "../core/policy.js";
 import type { OnTouch } from "./adopt/on-touch.js";
 import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
@@ -20,6 +21,8 @@ export type Engine = Readonly<{
   callerOf(headers: Headers): Caller;
   /** What questions of a graph come with, unless they say so themselves. */
   approvals(graphId: string): ApprovalPolicy;
+  /** How the runs of a graph are treated when something goes wrong. */
+  policyOf: PolicyOf;
   /** Reads what checkpoints name; one per process, for its cache. */
   bodyReader: BodyReader;
   assistant: GetAssistant;

@@ -12,6 +12,7 @@ export const duration = z.string().transform((text, context) => {
 
 /** Everything here may stand for all graphs, and again for one. */
 export const POLICY_SHAPE = {
+  mode: z.enum(["durable", "edge"]).optional(),
   maxAttempts: z.int().min(1).max(100).optional(),
   outagePatience: duration.optional(),
   timeouts: z
@@ -31,6 +32,7 @@ export function policiesOf(all: PolicyJson, single: Readonly<Record<string, Poli
 
 function over(below: RunPolicy, json: PolicyJson): RunPolicy {
   return {
+    mode: json.mode ?? below.mode,
     maxAttempts: json.maxAttempts ?? below.maxAttempts,
     outagePatienceMs: json.outagePatience ?? below.outagePatienceMs,
     timeouts: {

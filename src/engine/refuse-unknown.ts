@@ -12,6 +12,7 @@ type Named = Readonly<{ path: string; node: string; also: "__start__" | "__end__
 
 /** Throws `bad_request` with the path in the request, or `not_found` for a checkpoint. */
 export async function refuseUnknown(engine: Engine, input: CreateRunInput): Promise<void> {
+  refuseEdgeBreakpoints(engine, input);
   await refuseUnknownNodes(engine, input);
   const { tenantId, threadId, request } = input;
   const { checkpoint_id: checkpointId, checkpoint_ns: ns = "" } = request.checkpoint ?? {};
@@ -19,6 +20,15 @@ export async function refuseUnknown(engine: Engine, input: CreateRunInput): Prom
   if (await checkpointExists(engine.deps.db, { tenantId, threadId, ns, checkpointId })) return;
   const where = ns === "" ? "" : ` in ${JSON.stringify(ns)}`;
   throw new EngineError("not_found", `Checkpoint ${checkpointId} not found on thread ${threadId}${where}`);
+}
+
+/** A run that can't wait can't be stopped at a node. */
+function refuseEdgeBreakpoints({ policyOf }: Engine, { assistant, request }: CreateRunInput): void {
+  if (policyOf(assistant.graphId).mode !== "edge") return;
+  for (const path of ["interrupt_before", "interrupt_after"] as const) {
+    if ((request[path] ?? []).length === 0) continue;
+    throw new EngineError("bad_request", `${path}: graph "${assistant.graphId}" has mode "edge" and can't wait`);
+  }
 }
 
 async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: CreateRunInput): Promise<void> {

@@ -13,17 +13,27 @@ type ChainStart = Parameters<CallbackManager["handleChainStart"]>;
  */
 export type Barriers = Readonly<{
   /** What to run the graph with, so that it waits for `saver` and ends when `signal` aborts. */
-  before(graph: object, graphId: string, saver: Durable, signal: AbortSignal): { callbacks?: CallbackManager };
+  before(
+    graph: object,
+    graphId: string,
+    saver: Durable,
+    signal: AbortSignal,
+    /** More that want to be told of calls; with any, LangChain does all of its work for all of them. */
+    others: readonly BaseCallbackHandler[],
+  ): { callbacks?: CallbackManager };
   callsTasks(graphId: string): void;
 }>;
 
 export function createBarriers(): Barriers {
   const callTasks = new Set<string>();
   return {
-    before(graph, graphId, saver, signal) {
+    before(graph, graphId, saver, signal, others) {
       const isFunctional = !("builder" in graph);
-      if (!isFunctional && !callTasks.has(graphId)) return {};
-      return { callbacks: new BarrierCallbacks(new DurabilityBarrier(saver, signal)) };
+      const waits = isFunctional || callTasks.has(graphId);
+      if (!waits && others.length === 0) return {};
+      const callbacks = waits ? new BarrierCallbacks(new DurabilityBarrier(saver, signal)) : new CallbackManager();
+      for (const other of others) callbacks.addHandler(other, true);
+      return { callbacks };
     },
     callsTasks: (graphId) => void callTasks.add(graphId),
   };

@@ -5,7 +5,6 @@ import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
-import { linked } from "../../core/linked.js";
 import type { PolicyOf } from "../../core/policy.js";
 import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
@@ -19,6 +18,7 @@ import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Handover } from "../handover.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
+import { edgeLost, edgeOutcome, refuseWaiting } from "../edge.js";
 import { leaseLost } from "../lease-lost.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
@@ -29,7 +29,9 @@ import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
 import { type AppendStream, createStreamSink, type StreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
+import { type Attempt, startAttempt } from "./attempt.js";
 import { type Barriers, createBarriers } from "./barrier.js";
+import { callTimeouts } from "./call-timeouts.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
@@ -58,19 +60,6 @@ type Shared = ExecutorOptions & Readonly<{ barriers: Barriers; outages: Outages 
 /** A process that must stop leaves an unreachable database to the lease after this many tries. */
 const MAX_TRIES_WHEN_STOPPING = 4;
 
-type Attempt = Readonly<{
-  run: ClaimedRun;
-  lease: Lease;
-  /** Aborted: the lease is over, the run cancelled or the worker stopping. Nothing of the attempt may be stored any more. */
-  over: AbortSignal;
-  /** Ends the graph: `over`, or a failure of which the run still has to tell. */
-  stop: AbortSignal;
-  drain: AbortSignal;
-  fail: (why: unknown) => void;
-  /** What failed first of commits and stream, if something did: LangGraph may wrap or swallow what a saver throws. */
-  storeError: () => unknown;
-  commit: ReturnType<Combiner["forLease"]>;
-}>;
 type Ended = Readonly<{ outcome: Outcome; chunks: LastChunks; values?: unknown }>;
 const NO_CHUNKS: LastChunks = { final: [], ifSpent: [] };
 
@@ -99,46 +88,6 @@ export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
   };
 }
 
-function startAttempt(
-  options: Shared,
-  run: ClaimedRun,
-  lease: Lease,
-  signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
-): Attempt {
-  const ending = linked(signals.abort);
-  const over = ending.signal;
-  const failure = linked(over);
-  options.heartbeat.hold(lease, (why) => ending.abort(new Error(`lease ${why}`)));
-  const send = options.combiner.forLease(lease, over);
-  // One that waited before it began says with its first step nothing of what it waited for.
-  let waited = run.provider !== null && run.begun;
-  let failed: unknown;
-  const fail = (why: unknown): void => {
-    failed ??= why;
-    failure.abort(why);
-  };
-  return {
-    run,
-    lease,
-    over,
-    stop: failure.signal,
-    drain: signals.drain,
-    fail,
-    storeError: () => failed,
-    commit: (op) => {
-      // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
-      if (over.aborted) return Promise.reject(over.reason as Error);
-      const sent = send(op).catch((error: unknown) => {
-        fail(error);
-        throw error;
-      });
-      if (!waited || !op.progress) return sent;
-      waited = false;
-      return sent.then(() => options.outages.over(run));
-    },
-  };
-}
-
 /** Runs the graph; undefined when the lease is lost and there is nothing to say. */
 async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promise<Ended | undefined> {
   const { lease } = attempt;
@@ -151,16 +100,18 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
     }));
   const policy = options.policyOf(attempt.run.graphId);
   try {
+    const lost = policy.mode === "edge" ? edgeLost(attempt.run) : null;
+    if (lost !== null) return { outcome: lost, chunks: await lastChunks(lost, () => openSink(true)) };
     const provider = await options.outages.inTheWay(attempt.run);
     if (provider !== null) return { outcome: waitsForProvider(provider, policy), chunks: NO_CHUNKS };
     return await streamGraph(deps, options, attempt, openSink);
   } catch (error) {
-    const storeError = attempt.storeError();
+    const cutOffBy = attempt.failure();
     // Whoever failed, nothing of the graph goes on in the background.
     attempt.fail(error);
     const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
     const outcome = failureOutcome(error, {
-      storeError,
+      cutOffBy,
       aborted: attempt.over.aborted,
       draining: attempt.drain.aborted,
       checkpointId,
@@ -199,6 +150,8 @@ async function streamGraph(
     inputBehind: true,
     onTaskResult: () => options.barriers.callsTasks(run.graphId),
   });
+  const policy = options.policyOf(run.graphId);
+  const timeouts = callTimeouts(policy.timeouts, attempt.fail);
   const control = new RunControl();
   const onDrain = (): void => control.requestDrain("worker stopping");
   drain.addEventListener("abort", onDrain, { once: true });
@@ -209,6 +162,7 @@ async function streamGraph(
       lease,
       request,
       metadata: run.metadata,
+      mode: policy.mode,
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
@@ -223,7 +177,7 @@ async function streamGraph(
         configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
         signal: stop,
         control,
-        ...options.barriers.before(graph, run.graphId, saver, stop),
+        ...options.barriers.before(graph, run.graphId, saver, stop, timeouts === null ? [] : [timeouts]),
       },
       plan,
     );
@@ -234,9 +188,12 @@ async function streamGraph(
     const end = saver.atEnd(threadId);
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    const outcome = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
+    const stopped = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
+    const outcome = policy.mode === "edge" ? edgeOutcome(run.graphId, stopped) : stopped;
+    if (outcome.kind === "error") return { outcome, chunks: await lastChunks(outcome, () => sink) };
     return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values: state.values };
   } finally {
+    timeouts?.stop();
     drain.removeEventListener("abort", onDrain);
   }
 }
@@ -258,21 +215,20 @@ async function bindGraph(
   const graph = shared.withConfig({});
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;
+  if (options.policyOf(run.graphId).mode === "edge") refuseWaiting(run.graphId, graph);
   if (options.store !== undefined) graph.store = options.store;
   return graph;
 }
 
 /** What is left to be shown of an attempt that failed. */
-async function lastChunks(outcome: Failed, sinkOf: () => StreamSink): Promise<LastChunks> {
-  if (outcome.kind === "released") return NO_CHUNKS;
+async function lastChunks(outcome: Outcome, sinkOf: () => StreamSink): Promise<LastChunks> {
+  if (!("error" in outcome)) return NO_CHUNKS;
   const sink = sinkOf();
   // The error must be told even where the stream before it could not be stored.
   const final = await sink.finish([]).catch(() => []);
   const told = sink.number([errorEvent(outcome.error)]);
   return outcome.kind === "error" ? { final: [...final, ...told], ifSpent: [] } : { final, ifSpent: told };
 }
-
-type Failed = NonNullable<ReturnType<typeof failureOutcome>>;
 
 function errorEvent({ type, message }: RunError) {
   return { event: "error", json: JSON.stringify({ error: type, message }) };

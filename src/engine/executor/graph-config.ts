@@ -1,5 +1,6 @@
 // What a graph is run with: the request's settings, the ids of what it runs for, and what LangGraph and our helpers need.
 import type { Lease } from "../../core/clock.js";
+import type { RunPolicy } from "../../core/policy.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import type { RunRequest } from "../commands/request.js";
 import { CLOCK_OFFSET } from "../sleep.js";
@@ -9,16 +10,17 @@ type ConfiguredRun = Readonly<{
   lease: Lease;
   request: RunRequest;
   metadata: Readonly<Record<string, unknown>>;
+  mode: RunPolicy["mode"];
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: number;
 }>;
 
-export function graphConfig({ run, lease, request, metadata, clockOffsetMs }: ConfiguredRun) {
+export function graphConfig({ run, lease, request, metadata, mode, clockOffsetMs }: ConfiguredRun) {
   const { config, context, interrupt_before, interrupt_after } = request;
   const ids = { run_id: lease.runId, thread_id: lease.threadId, graph_id: run.graphId, assistant_id: run.assistantId };
   return {
     runId: lease.runId,
-    durability: "sync" as const,
+    durability: mode === "edge" ? ("exit" as const) : ("sync" as const),
     configurable: {
       ...config.configurable,
       ...ids,

@@ -9,6 +9,7 @@ import type { RunPolicy } from "../../core/policy.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import type { OutageOutcome, Outcome, RunError } from "../../core/run.js";
 import { questionOf } from "../approval-policy.js";
+import { EDGE_ATTEMPTS } from "../edge.js";
 import { remainingNodes } from "../open-questions.js";
 import { sleepOf } from "../sleep.js";
 
@@ -42,7 +43,8 @@ export function outcomeOf(
 export function failureOutcome(
   error: unknown,
   why: Readonly<{
-    storeError: unknown;
+    /** What ended the graph from outside, before it failed itself: its stores, or a call that took too long. */
+    cutOffBy: unknown;
     aborted: boolean;
     /** We asked the graph to stop: only then does it mean us when it says that it did. */
     draining: boolean;
@@ -55,16 +57,16 @@ export function failureOutcome(
     nowMs: number;
   }>,
 ): Extract<Outcome, { kind: "error" | "released" | "retry" | "outage" }> | undefined {
-  const cause = why.storeError ?? error;
+  const cause = why.cutOffBy ?? error;
   if (isEngineError(cause, "lease_lost")) return undefined;
   // Our own stores were away, not the graph's doing: another attempt goes on from the last checkpoint.
-  const away = why.storeError === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.storeError);
+  const away = why.cutOffBy === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.cutOffBy);
   if (away) {
     const afterMs = backoffMs(why.attempt, why.random, AWAY_RETRY_MS, AWAY_RETRY_CAP_MS);
     return { kind: "released", afterMs };
   }
   const drained = why.draining && error instanceof Error && isGraphDrained(error);
-  const stopped = why.storeError === undefined && (why.aborted || drained);
+  const stopped = why.cutOffBy === undefined && (why.aborted || drained);
   if (stopped) return { kind: "released", afterMs: 0 };
   return failed(cause, why);
 }
@@ -74,7 +76,8 @@ function failed(
   why: Readonly<{ checkpointId: string | null; policy: RunPolicy; provider: string; nowMs: number }>,
 ): Extract<Outcome, { kind: "error" | "retry" | "outage" }> {
   const failure = classify(cause, why.nowMs);
-  const { maxAttempts, outagePatienceMs: patienceMs } = why.policy;
+  const { mode, outagePatienceMs: patienceMs } = why.policy;
+  const maxAttempts = mode === "edge" ? Math.min(why.policy.maxAttempts, EDGE_ATTEMPTS) : why.policy.maxAttempts;
   const ended = { checkpointId: why.checkpointId, error: describeError(cause, failure) };
   const afterMs = failure.retryAfterMs ?? 0;
   switch (failure.class) {

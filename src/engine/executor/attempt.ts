@@ -1,0 +1,62 @@
+// An attempt under way: its lease, its signals, and the one way by which it stores.
+import type { Lease } from "../../core/clock.js";
+import { linked } from "../../core/linked.js";
+import type { ClaimedRun } from "../../runs/claim.js";
+import type { Combiner } from "../commit.js";
+import type { Heartbeat } from "../heartbeat/heartbeat.js";
+import type { Outages } from "./outages.js";
+
+export type Attempt = Readonly<{
+  run: ClaimedRun;
+  lease: Lease;
+  /** Aborted: the lease is over, the run cancelled or the worker stopping. Nothing of the attempt may be stored any more. */
+  over: AbortSignal;
+  /** Ends the graph: `over`, or a failure of which the run still has to tell. */
+  stop: AbortSignal;
+  drain: AbortSignal;
+  fail: (why: unknown) => void;
+  /** What ended the graph from outside, if something did: LangGraph may wrap or swallow what a saver throws. */
+  failure: () => unknown;
+  commit: ReturnType<Combiner["forLease"]>;
+}>;
+
+export function startAttempt(
+  options: Readonly<{ heartbeat: Heartbeat; combiner: Combiner; outages: Outages }>,
+  run: ClaimedRun,
+  lease: Lease,
+  signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
+): Attempt {
+  const ending = linked(signals.abort);
+  const over = ending.signal;
+  const stopping = linked(over);
+  const stop = stopping.signal;
+  options.heartbeat.hold(lease, (why) => ending.abort(new Error(`lease ${why}`)));
+  const send = options.combiner.forLease(lease, over);
+  // One that waited before it began says with its first step nothing of what it waited for.
+  let waited = run.provider !== null && run.begun;
+  let failed: unknown;
+  const fail = (why: unknown): void => {
+    failed ??= why;
+    stopping.abort(why);
+  };
+  return {
+    run,
+    lease,
+    over,
+    stop,
+    drain: signals.drain,
+    fail,
+    failure: () => failed,
+    commit: (op) => {
+      // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
+      if (stop.aborted) return Promise.reject(stop.reason as Error);
+      const sent = send(op).catch((error: unknown) => {
+        fail(error);
+        throw error;
+      });
+      if (!waited || !op.progress) return sent;
+      waited = false;
+      return sent.then(() => options.outages.over(run));
+    },
+  };
+}
