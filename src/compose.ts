@@ -32,6 +32,7 @@ import { createSettler } from "./engine/commands/settle-run.js";
 import { createCombiner } from "./engine/commit.js";
 import { refuseWaitingEdgeGraphs } from "./engine/edge.js";
 import type { Engine } from "./engine/engine.js";
+import { type CrashHook, dyingAt, dyingWhenClaimed } from "./engine/executor/crash-points.js";
 import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
 import { createExecutor } from "./engine/executor/execute.js";
 import { type Graphs, graphsFrom } from "./engine/graphs.js";
@@ -152,6 +153,8 @@ export type EngineSettings = Readonly<{
   approvals: ApprovalDefaults;
   /** How the runs of a graph are treated when something goes wrong. */
   policyOf: PolicyOf;
+  /** For tests: where attempts die. */
+  crash?: CrashHook;
 }>;
 
 export type ComposedEngine = Engine &
@@ -246,13 +249,18 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
 /** What executes claims of the engine's owner, with the heartbeat that keeps their leases. */
 function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; heartbeat: Heartbeat }> {
   const { deps, graphs, settings, edits, bodyReader, handover, store, clockOffset } = engine;
-  const { owner, combiner } = edits;
-  const { databaseUrl, leaseMs, maxBlockMs, logLevel } = settings;
+  const { owner } = edits;
+  const { databaseUrl, leaseMs, maxBlockMs, logLevel, crash } = settings;
   const heartbeat = startHeartbeat(deps.clock, deps.log, { databaseUrl, owner, leaseMs, maxBlockMs, logLevel });
+  const settle = createSettler(deps, {
+    moveAfterMs: settings.moveAfterMs,
+    preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
+  });
+  const stores = { combiner: edits.combiner, settle };
   const execute = createExecutor(deps, {
+    ...(crash === undefined ? stores : dyingAt(crash, stores)),
     graphs,
     policyOf: settings.policyOf,
-    combiner,
     heartbeat,
     bodyReader,
     handover,
@@ -260,13 +268,9 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     moveAfterMs: settings.moveAfterMs,
     approvals: engine.approvals,
     appendStream: createStreamAppender(deps),
-    settle: createSettler(deps, {
-      moveAfterMs: settings.moveAfterMs,
-      preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
-    }),
     clockOffsetMs: clockOffset.ms,
   });
-  return { execute, heartbeat };
+  return { execute: crash === undefined ? execute : dyingWhenClaimed(crash, execute), heartbeat };
 }
 
 /** In a process that a worker started: executes the one claim it is sent, with that worker's lease. */

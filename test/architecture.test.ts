@@ -9,14 +9,14 @@ const ROWS: readonly (readonly string[])[] = [
   ["db", "bodies", "observe"],
   ["runs", "checkpoint", "effects", "approvals", "schedule", "delivery", "assistants"],
   ["engine"],
-  ["api", "cli"],
+  ["api", "cli", "testing"],
 ];
 /** Who may use what lies outside: packages by prefix, and the environment. */
 const ONLY_IN: readonly (readonly [package_: RegExp, folders: readonly string[]])[] = [
   [/^pg$/, ["db"]],
   [/^@aws-sdk\/|^@smithy\//, ["bodies"]],
   [/^@?hono(\/|$)/, ["api"]],
-  [/^(@langchain\/|langchain$)/, ["checkpoint", "effects", "engine", "index.ts"]],
+  [/^(@langchain\/|langchain$)/, ["checkpoint", "effects", "engine", "index.ts", "testing", "testing.ts"]],
   [/^pino$|^@opentelemetry\//, ["observe"]],
 ];
 const IMPORT =

@@ -10,13 +10,19 @@ const list = (folder: string, ending: string): string[] =>
 const decisions = list("docs/decisions/", ".md");
 const architecture = read("ARCHITECTURE.md");
 
+/** As they are imported: `perdure/testing`. */
+const entryPoints = Object.keys((JSON.parse(read("package.json")) as { exports: object }).exports).map((entry) =>
+  entry.replace(".", "perdure"),
+);
+
 test.each(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", ...decisions])(
   "%s names only files that exist",
   (doc) => {
     const quoted = [...read(doc).matchAll(/`([a-z][\w-]*(?:\/[\w.-]*)+)`/g)].map(([, name = ""]) => name);
     const linked = [...read(doc).matchAll(/\]\(([^)#:]+)\)/g)].map(([, name = ""]) => name);
     const missing = [...quoted, ...linked].filter(
-      (name) => !existsSync(new URL(name, root)) && !existsSync(new URL(`src/${name}`, root)),
+      (name) =>
+        !existsSync(new URL(name, root)) && !existsSync(new URL(`src/${name}`, root)) && !entryPoints.includes(name),
     );
     expect(missing).toEqual([]);
   },

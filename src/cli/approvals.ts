@@ -4,6 +4,7 @@ import { EngineError } from "../core/errors.js";
 import { type ApprovalId, DEFAULT_TENANT } from "../core/ids.js";
 import { decideApproval } from "../engine/commands/decide-approval.js";
 import type { Engine } from "../engine/engine.js";
+import { answerTo, type YesOrNo } from "../engine/hitl.js";
 import { renderJson } from "../engine/render.js";
 import { readThreadHeads } from "../engine/thread-head.js";
 import { getThread } from "../runs/threads.js";
@@ -41,10 +42,7 @@ export async function approvalsLs(
   );
 }
 
-export type Answer =
-  | Readonly<{ kind: "approve" }>
-  | Readonly<{ kind: "reject"; message: string | null }>
-  | Readonly<{ kind: "value"; value: unknown }>;
+export type Answer = YesOrNo | Readonly<{ kind: "value"; value: unknown }>;
 
 /** Answers in the shape the question asks for; a shape nobody knows gets true or false. */
 export async function approvalsAnswer(
@@ -84,24 +82,6 @@ async function questionsOf(
       return question === undefined ? [] : [[approvalId, renderJson(question.value)] as const];
     }),
   );
-}
-
-/** LangChain's middleware wants a decision per action, Agent Inbox's shape one response per request. */
-export function answerTo(question: unknown, answer: Exclude<Answer, { kind: "value" }>): unknown {
-  const fields = (question ?? {}) as Readonly<Record<string, unknown>>;
-  const message = answer.kind === "reject" ? answer.message : null;
-  const actions = fields.actionRequests ?? fields.action_requests;
-  if (Array.isArray(actions)) {
-    return { decisions: actions.map(() => ({ type: answer.kind, ...(message === null ? {} : { message }) })) };
-  }
-  if (message !== null) {
-    throw new EngineError("bad_request", "This question takes no message; give the whole answer with --value <json>");
-  }
-  const requests = Array.isArray(question) ? (question as unknown[]) : [question];
-  if (requests.every((request) => (request as { action_request?: unknown } | null)?.action_request !== undefined)) {
-    return requests.map(() => ({ type: answer.kind === "approve" ? "accept" : "ignore", args: null }));
-  }
-  return answer.kind === "approve";
 }
 
 function shortened(text: string): string {

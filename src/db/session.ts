@@ -17,7 +17,7 @@ export type SessionMode = "session" | "transaction";
 export function clientConfig(session: SessionOptions, { withSettings }: { withSettings: boolean }): pg.ClientConfig {
   const { url, options } = splitOptions(session.url);
   const settings = [
-    `-c search_path=${SCHEMA}`,
+    ...(ownSearchPath(options) ? [] : [`-c search_path=${SCHEMA}`]),
     `-c statement_timeout=${session.statementTimeoutMs}`,
     `-c idle_in_transaction_session_timeout=${IDLE_IN_TRANSACTION_MS}`,
     // Our statements are short; compiling one that only looks expensive costs seconds (measured).
@@ -49,7 +49,13 @@ export async function probe(client: pg.ClientBase): Promise<SessionMode> {
   if (rows[0]?.in_recovery) {
     throw new EngineError("unavailable", "This Postgres is a standby in recovery: it can't be written to.");
   }
-  return rows[0]?.search_path === SCHEMA ? "session" : "transaction";
+  const last = rows[0]?.search_path.split(",").at(-1)?.trim();
+  return last === SCHEMA ? "session" : "transaction";
+}
+
+/** A url's own search_path counts where it ends with our schema: what stands before it stands in for what we would find. */
+function ownSearchPath(options: string | null): boolean {
+  return options !== null && new RegExp(`search_path=\\S*\\b${SCHEMA}(\\s|$)`).test(options);
 }
 
 /** Starts a transaction that brings its settings along. */

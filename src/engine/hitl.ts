@@ -1,6 +1,7 @@
 // The shapes in which agents ask people, and people's tools answer. LangChain's middleware asks in camelCase (JS) or snake_case
 // (Python); Agent Chat UI reads the one, Agent Inbox answers with a list of its own. Nobody has to change: questions are shown
 // in both casings, and answers are put into the shape that was asked for. What is stored stays as the graph made it.
+import { EngineError } from "../core/errors.js";
 import { POLICY, type QuestionForm } from "../core/approval.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -101,4 +102,24 @@ export function rejection(question: Readonly<{ form: QuestionForm; actions: numb
 
 function fieldsOf(value: unknown): Fields | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
+}
+
+export type YesOrNo = Readonly<{ kind: "approve" } | { kind: "reject"; message: string | null }>;
+
+/** LangChain's middleware wants a decision per action, Agent Inbox's shape one response per request. */
+export function answerTo(question: unknown, answer: YesOrNo): unknown {
+  const fields = (question ?? {}) as Readonly<Record<string, unknown>>;
+  const message = answer.kind === "reject" ? answer.message : null;
+  const actions = fields.actionRequests ?? fields.action_requests;
+  if (Array.isArray(actions)) {
+    return { decisions: actions.map(() => ({ type: answer.kind, ...(message === null ? {} : { message }) })) };
+  }
+  if (message !== null) {
+    throw new EngineError("bad_request", "This question takes no message; give the whole answer with --value <json>");
+  }
+  const requests = Array.isArray(question) ? (question as unknown[]) : [question];
+  if (requests.every((request) => (request as { action_request?: unknown } | null)?.action_request !== undefined)) {
+    return requests.map(() => ({ type: answer.kind === "approve" ? "accept" : "ignore", args: null }));
+  }
+  return answer.kind === "approve";
 }

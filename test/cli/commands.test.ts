@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import path from "node:path";
 import { Annotation, interrupt, StateGraph } from "@langchain/langgraph";
 import { describe, expect, it } from "vitest";
-import { answerTo } from "../../src/cli/approvals.js";
+import { answerTo } from "../../src/engine/hitl.js";
 import { withEngine } from "../helpers/engine.js";
 import { runProcess } from "../helpers/processes.js";
 import { until } from "../helpers/wait.js";

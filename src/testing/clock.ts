@@ -1,0 +1,33 @@
+// A clock that tests move. Time that decides anything is the database's, so that is what is moved: a function of the same name
+// stands in for Postgres' own in front of it on the search path of each session, for every process that is given the url.
+import type { Db, Sql } from "../core/deps.js";
+
+const SCHEMA = "perdure_clock";
+
+/** The url, so that its sessions read the movable clock. Only for a database where `installClock` was called. */
+export function withMovableClock(url: string): string {
+  const changed = new URL(url);
+  changed.searchParams.set("options", `-c search_path=${SCHEMA},pg_catalog,perdure`);
+  return changed.toString();
+}
+
+/** Makes the clock, which shows the time as it is. */
+export async function installClock(db: Db): Promise<void> {
+  await db.tx(async (sql) => {
+    await sql.query(`create schema ${SCHEMA}`);
+    await sql.query(`create table ${SCHEMA}.moved (by interval not null)`);
+    await sql.query(`insert into ${SCHEMA}.moved values ('0')`);
+    await sql.query(`create function ${SCHEMA}.clock_timestamp() returns timestamptz language sql volatile
+      as 'select pg_catalog.clock_timestamp() + (select by from ${SCHEMA}.moved)'`);
+  });
+}
+
+/** Moves it on. */
+export async function moveClock(sql: Sql, byMs: number): Promise<void> {
+  await sql.query(`update ${SCHEMA}.moved set by = by + $1::float8 * interval '1 ms'`, [byMs]);
+}
+
+export async function readClock(sql: Sql): Promise<Date> {
+  const { rows } = await sql.query<{ now: Date }>("select clock_timestamp() as now");
+  return rows[0]?.now ?? new Date(Number.NaN);
+}
