@@ -144,6 +144,17 @@ table graph_limits
   constraint graph_limits_max_running_check CHECK ((max_running >= 0))
   constraint graph_limits_pkey PRIMARY KEY (graph_id)
 
+table idempotency_keys
+  tenant_id text collate "C" not null
+  key_sha256 bytea not null
+  request_sha256 bytea not null
+  made_id uuid not null
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint idempotency_keys_key_sha256_check CHECK ((length(key_sha256) = 32))
+  constraint idempotency_keys_pkey PRIMARY KEY (tenant_id, key_sha256)
+  constraint idempotency_keys_request_sha256_check CHECK ((length(request_sha256) = 32))
+  CREATE INDEX idempotency_keys_age ON perdure.idempotency_keys USING btree (created_at)
+
 table migrations
   version integer not null
   name text not null

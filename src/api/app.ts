@@ -5,6 +5,7 @@ import { HTTPException } from "hono/http-exception";
 import type { Engine } from "../engine/engine.js";
 import type { ApiEnv } from "./env.js";
 import { errorResponse } from "./http-errors.js";
+import { REPLAYED_HEADER } from "./idempotency.js";
 import { IGNORED_FIELDS_HEADER } from "./request.js";
 import { approvalRoutes } from "./routes/approvals.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
@@ -22,6 +23,7 @@ const EXPOSED_HEADERS = [
   "x-pagination-next",
   "x-request-id",
   IGNORED_FIELDS_HEADER.toLowerCase(),
+  REPLAYED_HEADER.toLowerCase(),
 ];
 
 /**

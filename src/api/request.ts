@@ -12,6 +12,7 @@ export const IGNORED_FIELDS_HEADER = "X-Perdure-Ignored-Fields";
 /** The request's JSON body as the schema has it; an empty body is `{}`. */
 export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: S): Promise<z.output<S>> {
   const raw = await readJson(c);
+  c.set("body", raw);
   const parsed = schema.safeParse(raw);
   if (!parsed.success) throw invalid(parsed.error.issues);
   const ignored = unknownFields(schema, raw);

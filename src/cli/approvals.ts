@@ -58,7 +58,8 @@ export async function approvalsAnswer(
   const value =
     answer.kind === "value" ? answer.value : answerTo((await questionsOf(engine, [approval])).get(approvalId), answer);
   const caller = { person: decidedBy, roles: decision.roles };
-  const run = await decideApproval(engine.deps, { tenantId: DEFAULT_TENANT, approvalId, value, caller, decidedBy });
+  const input = { tenantId: DEFAULT_TENANT, approvalId, value, caller, decidedBy, once: null };
+  const { run } = await decideApproval(engine.deps, input);
   if (print.json) return print.line(json(wire(run)));
   print.line(`Answered. Run ${run.runId} goes on with it on thread ${run.threadId}.`);
 }

@@ -66,7 +66,7 @@ test("a copy that fails or dies leaves no thread, and its objects are swept", as
     const dies = (step: string) => {
       if (step === "uploaded") throw new Error("dead");
     };
-    const input = { ...keyOf(thread_id), ...t.engine.edits };
+    const input = { ...keyOf(thread_id), ...t.engine.edits, once: null };
     await expect(copyThread(t.deps, { ...input, reached: dies })).rejects.toThrow("dead");
     expect(await t.client.threads.search()).toHaveLength(1);
     expect((await t.client.threads.get(thread_id)).status).toBe("idle");
@@ -77,7 +77,7 @@ test("a copy that fails or dies leaves no thread, and its objects are swept", as
     const moves = async (step: string) => {
       if (step === "uploaded" && !moved) moved = (await moveThread(t.deps, keyOf(thread_id))).packs > 0;
     };
-    const copy = await copyThread(t.deps, { ...input, reached: moves });
+    const { thread: copy } = await copyThread(t.deps, { ...input, reached: moves });
     expect(moved).toBe(true);
     await t.client.threads.delete(thread_id);
     expect((await clientOf(t).client.threads.getState<{ log: string[] }>(copy.threadId)).values.log).toHaveLength(8);

@@ -9,6 +9,7 @@ import type { Engine } from "../../engine/engine.js";
 import { readThreadHeads } from "../../engine/thread-head.js";
 import { getThread } from "../../runs/threads.js";
 import type { ApiEnv } from "../env.js";
+import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { integer, one, pathId, readBody, readQuery } from "../request.js";
 import { runShape } from "../run-shape.js";
@@ -53,13 +54,15 @@ export function approvalRoutes(engine: Engine): Hono<ApiEnv> {
     const approvalId = pathId<ApprovalId>(c, "approval_id");
     const { value, decided_by: decidedBy = "api" } = await readBody(c, decisionBody);
     const caller = engine.callerOf(c.req.raw.headers);
-    const run = await decideApproval(engine.deps, {
+    const { run, again } = await decideApproval(engine.deps, {
       tenantId: c.get("tenantId"),
       approvalId,
       value,
       caller,
       decidedBy,
+      once: onceOf(engine, c),
     });
+    if (again) markReplayed(c);
     c.header("Content-Location", `/threads/${run.threadId}/runs/${run.runId}`);
     return json(c, await runShape(engine, run));
   });

@@ -4,6 +4,7 @@ import { EngineError, isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { touchThread } from "../../engine/adopt/on-touch.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
+import { createRunOnce, type MadeRun, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
 import { refuseUnknown } from "../../engine/refuse-unknown.js";
 import { runRecord } from "../../engine/run-record.js";
@@ -12,6 +13,7 @@ import { awaitRun } from "../../engine/stream/await-run.js";
 import { getRun, listRuns, type RunRow } from "../../runs/runs.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError } from "../http-errors.js";
+import { markReplayed, onceOf } from "../idempotency.js";
 import { json, select } from "../reply.js";
 import { pathId, readBody, readQuery } from "../request.js";
 import { runInput } from "../run-input.js";
@@ -48,8 +50,8 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
       return sse(c, engine, run, { afterId: -1, onDisconnect });
     });
     routes.post(`${base}/wait`, async (c) => {
-      const { run, onDisconnect } = await create(engine, c, kind, "wait");
-      return result(engine, c, run, onDisconnect);
+      const { run, again, onDisconnect } = await create(engine, c, kind, "wait");
+      return result(engine, c, run, { isNew: !again, onDisconnect });
     });
   }
 
@@ -74,7 +76,7 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
   routes.get("/threads/:thread_id/runs/:run_id/join", async (c) => {
     const { cancel_on_disconnect: cancels } = readQuery(c, runJoin);
     const run = await findRun(engine, c);
-    return result(engine, c, run, cancels ? canceller(engine, run) : undefined);
+    return result(engine, c, run, { isNew: false, onDisconnect: cancels ? canceller(engine, run) : undefined });
   });
 
   for (const path of ["/threads/:thread_id/runs/:run_id/stream", "/runs/:run_id/stream"]) {
@@ -108,7 +110,12 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
   return routes;
 }
 
-type Created = Readonly<{ run: RunRow; onDisconnect: (() => Promise<void>) | undefined }>;
+type Created = Readonly<{
+  run: RunRow;
+  /** An earlier request with the same key has made it. */
+  again: boolean;
+  onDisconnect: (() => Promise<void>) | undefined;
+}>;
 
 /** Makes the run of a request; afterwards the answer names it, whatever else it holds. */
 async function create(
@@ -128,18 +135,29 @@ async function create(
       "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
     );
   }
+  const { run, again } = await makeRun(engine, c, { threadId, body, waits: how === "wait" });
+  if (again) markReplayed(c);
+  const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
+  c.header("Content-Location", path);
+  return { run, again, onDisconnect: body.on_disconnect === "cancel" ? canceller(engine, run) : undefined };
+}
+
+type Asked = Readonly<{ threadId: ThreadId | null; body: RunCreate; waits: boolean }>;
+
+async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): Promise<MadeRun> {
+  const once = onceOf(engine, c);
+  const before = once === null ? undefined : await runMadeBefore(engine.deps, once);
+  if (before !== undefined) return { run: before, again: true };
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
   const { headers } = c.req.raw;
   const caller = engine.callerOf(headers);
-  const input = runInput(body, { tenantId, threadId, assistant, headers, caller, waits: how === "wait" });
+  const input = runInput(body, { tenantId, threadId, assistant, headers, caller, waits });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, input);
-  const run = await engine.acceptRun(input).catch(asRefusal);
-  const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
-  c.header("Content-Location", path);
-  return { run, onDisconnect: body.on_disconnect === "cancel" ? canceller(engine, run) : undefined };
+  if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
+  return { run: await engine.acceptRun(input).catch(asRefusal), again: false };
 }
 
 /** Stock clients expect 422 here, though it is a conflict. */
@@ -168,7 +186,12 @@ async function findRun(engine: Engine, c: C): Promise<RunRow> {
 }
 
 /** The run's result once it has ended. */
-function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<void>) | undefined): Response {
+function result(
+  engine: Engine,
+  c: C,
+  run: RunRow,
+  { isNew, onDisconnect }: Readonly<{ isNew: boolean; onDisconnect: (() => Promise<void>) | undefined }>,
+): Response {
   return jsonWhenReady(c, engine, run, onDisconnect, async (signal) => {
     const { tenantId, runId } = run;
     const expected = engine.handover.expect(runId);
@@ -177,7 +200,7 @@ function result(engine: Engine, c: C, run: RunRow, onDisconnect: (() => Promise<
         tenantId,
         runId,
         signal,
-        isNew: run.status === "pending" && run.attempt === 0,
+        isNew: isNew && run.status === "pending" && run.attempt === 0,
         enough: () => expected.result() !== undefined,
       });
       const handed = expected.result();

@@ -14,6 +14,7 @@ import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "..
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { countThreads, searchThreads, type ThreadRow } from "../../runs/threads.js";
 import type { ApiEnv } from "../env.js";
+import { markReplayed, onceOf } from "../idempotency.js";
 import { json, pageHeaders, select } from "../reply.js";
 import { list, pathId, readBody, readQuery } from "../request.js";
 import { threadCount, threadCreate, threadPatch, threadPrune, threadSearch } from "../schemas/threads.js";
@@ -26,12 +27,14 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
     const body = await readBody(c, threadCreate);
     const tenantId = c.get("tenantId");
     if (body.thread_id !== undefined) await touchThread(engine, { tenantId, threadId: body.thread_id }, null);
-    const thread = await createThread(deps, {
+    const { thread, again } = await createThread(deps, {
       tenantId,
       threadId: body.thread_id,
       metadata: body.metadata ?? {},
       ifExists: body.if_exists ?? "raise",
+      once: onceOf(engine, c),
     });
+    if (again) markReplayed(c);
     return json(c, await withHead(engine, c, thread));
   });
 
@@ -50,9 +53,12 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.post("/threads/:thread_id/copy", async (c) => {
+    await readBody(c, z.object({}));
     await touchThread(engine, keyOf(c), null);
-    const copy = await copyThread(deps, { ...keyOf(c), owner: engine.edits.owner, leaseMs: engine.edits.leaseMs });
-    return json(c, await withHead(engine, c, copy));
+    const { owner, leaseMs } = engine.edits;
+    const { thread, again } = await copyThread(deps, { ...keyOf(c), owner, leaseMs, once: onceOf(engine, c) });
+    if (again) markReplayed(c);
+    return json(c, await withHead(engine, c, thread));
   });
 
   routes.get("/threads/:thread_id", async (c) => {

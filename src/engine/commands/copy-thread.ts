@@ -15,15 +15,18 @@ import { lockThread, type ThreadKey, updateThreadStatus } from "../../runs/threa
 import { getThread, insertThread, type ThreadRow } from "../../runs/threads.js";
 import { setTimer } from "../../schedule/timers.js";
 import { assistantIdOf, graphIdOf } from "../state.js";
+import { type MadeThread, threadMadeBefore } from "./create-thread.js";
 import { endEdit } from "./end-edit.js";
 import { giveBack, type Held, takeThread, whileRenewing } from "./hold-thread.js";
 import { leaseLost } from "../lease-lost.js";
+import { type Once, takeOnce } from "./make-once.js";
 
 export type CopyInput = ThreadKey &
   Readonly<{
     /** Who holds the original meanwhile. */
     owner: string;
     leaseMs: number;
+    once: Once | null;
     /** For tests: called between the steps. */
     reached?: (step: "held" | "uploaded") => Promise<void> | void;
   }>;
@@ -32,8 +35,10 @@ export type CopyInput = ThreadKey &
  * The copy, idle: runs and open questions stay with the original, and a run without input asks anew on the copy.
  * Throws `conflict` when there is no such thread, `thread_busy`, `body_missing` when a part of it is lost, `unavailable`.
  */
-export async function copyThread(deps: Deps, input: CopyInput): Promise<ThreadRow> {
-  const { tenantId, threadId, owner, leaseMs } = input;
+export async function copyThread(deps: Deps, input: CopyInput): Promise<MadeThread> {
+  const { tenantId, threadId, owner, leaseMs, once } = input;
+  const before = once === null ? undefined : await threadMadeBefore(deps, once);
+  if (before !== undefined) return { thread: before, again: true };
   const source = await getThread(deps.db, { tenantId, threadId });
   if (source === undefined || source.ephemeral) {
     throw new EngineError("conflict", `Thread ${threadId} can't be copied: there is no such thread`);
@@ -45,7 +50,7 @@ export async function copyThread(deps: Deps, input: CopyInput): Promise<ThreadRo
     await input.reached?.("held");
     const { copy, next } = await whileRenewing(deps, held.lease, leaseMs, () => copyHeld(deps, held, source, input));
     if (next) deps.notifier.notify("runs");
-    return copy;
+    return { thread: copy, again: false };
   } catch (error) {
     await giveBack(deps, held.lease, held.thread.status, { quiet: true });
     throw error;
@@ -64,7 +69,7 @@ async function copyHeld(deps: Deps, held: Held, source: ThreadRow, input: CopyIn
       if (copy !== undefined) copies.set(pack.packId, copy);
     }
     await input.reached?.("uploaded");
-    const place = () => deps.db.tx((sql) => placeCopy(deps, sql, { held, source, to, copies }));
+    const place = () => deps.db.tx((sql) => placeCopy(deps, sql, { held, source, to, copies, once: input.once }));
     const placed = await retryTransient(place, { ...deps, deadlineMs: input.leaseMs });
     if (placed !== "more") return placed;
   }
@@ -90,7 +95,13 @@ async function copyPack(deps: Deps, from: ThreadKey, to: ThreadKey, pack: PackIn
 async function placeCopy(
   deps: Deps,
   sql: Sql,
-  parts: Readonly<{ held: Held; source: ThreadRow; to: ThreadKey; copies: ReadonlyMap<string, PackCopy> }>,
+  parts: Readonly<{
+    held: Held;
+    source: ThreadRow;
+    to: ThreadKey;
+    copies: ReadonlyMap<string, PackCopy>;
+    once: Once | null;
+  }>,
 ): Promise<Copied | "more"> {
   const { held, source, to, copies } = parts;
   const { lease } = held;
@@ -99,6 +110,7 @@ async function placeCopy(
   const packs = (await packsInUse(sql, lease)).map(({ packId }) => copies.get(packId));
   if (packs.includes(undefined)) return "more";
   const used = packs.filter((pack) => pack !== undefined);
+  await takeOnce(sql, parts.once, to.threadId);
   await endEdit(sql, lease, { checkpointId: null, errorCode: null });
   await appendEvent(sql, lease, {
     type: "run.settled",

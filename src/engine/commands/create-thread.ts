@@ -2,8 +2,13 @@
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { TenantId, ThreadId } from "../../core/ids.js";
+import { takeKey } from "../../runs/idempotency-keys.js";
 import { getThread, insertThread, type ThreadRow } from "../../runs/threads.js";
 import { refuseReuse } from "../../runs/tombstones.js";
+import { madeAndGone, madeBefore, type Once } from "./make-once.js";
+
+/** `again`: an earlier request with the same key has made it. */
+export type MadeThread = Readonly<{ thread: ThreadRow; again: boolean }>;
 
 /**
  * Throws `conflict` when the tenant has a thread with this id and `ifExists` is "raise", and always when the id was a
@@ -16,10 +21,15 @@ export async function createThread(
     threadId?: ThreadId | undefined;
     metadata: Readonly<Record<string, unknown>>;
     ifExists: "raise" | "do_nothing";
+    once: Once | null;
   }>,
-): Promise<ThreadRow> {
-  const key = { tenantId: thread.tenantId, threadId: thread.threadId ?? deps.ids.next<ThreadId>() };
-  return deps.db.tx(async (sql) => {
+): Promise<MadeThread> {
+  const { tenantId, once } = thread;
+  const before = once === null ? undefined : await threadMadeBefore(deps, once);
+  if (before !== undefined) return { thread: before, again: true };
+  const key = { tenantId, threadId: thread.threadId ?? deps.ids.next<ThreadId>() };
+  const made = await deps.db.tx(async (sql) => {
+    if (once !== null && !(await takeKey(sql, once, key.threadId))) return undefined;
     const made = await insertThread(sql, { ...key, metadata: thread.metadata });
     if (made !== undefined) await refuseReuse(sql, key);
     const found = made ?? (thread.ifExists === "do_nothing" ? await getThread(sql, key) : undefined);
@@ -28,4 +38,15 @@ export async function createThread(
     }
     return found;
   });
+  // Another request with the key was faster.
+  return made === undefined ? createThread(deps, thread) : { thread: made, again: false };
+}
+
+/** The thread an earlier request with this key has made. Throws `conflict` when that was another request, `expired` when it is gone. */
+export async function threadMadeBefore(deps: Deps, once: Once): Promise<ThreadRow | undefined> {
+  const threadId = (await madeBefore(deps.db, once)) as ThreadId | undefined;
+  if (threadId === undefined) return undefined;
+  const thread = await getThread(deps.db, { tenantId: once.tenantId, threadId });
+  if (thread === undefined || thread.ephemeral) throw madeAndGone(once, `thread ${threadId}`);
+  return thread;
 }

@@ -4,8 +4,7 @@ import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, TenantId } from "../../core/ids.js";
 import { getApproval, type ApprovalRow } from "../../approvals/approvals.js";
-import type { RunRow } from "../../runs/runs.js";
-import { createRun } from "./create-run.js";
+import { createRunOnce, type MadeRun, type Once, runMadeBefore } from "./make-once.js";
 import { settingsOfRun } from "./settings-of-run.js";
 
 /**
@@ -21,8 +20,12 @@ export async function decideApproval(
     caller: Caller;
     /** Who decides, where the caller isn't known. */
     decidedBy: string;
+    once: Once | null;
   }>,
-): Promise<RunRow> {
+): Promise<MadeRun> {
+  const { once } = decision;
+  const before = once === null ? undefined : await runMadeBefore(deps, once);
+  if (before !== undefined) return { run: before, again: true };
   const approval = await getApproval(deps.db, decision);
   if (approval === undefined) throw new EngineError("not_found", `Approval ${decision.approvalId} not found`);
   if (approval.status !== "pending") throw alreadyClosed(approval);
@@ -31,7 +34,7 @@ export async function decideApproval(
   if (asking === undefined) {
     throw new EngineError("not_found", `The run or assistant that asked approval ${approval.approvalId} is gone`);
   }
-  return createRun(deps, {
+  const input = {
     tenantId,
     threadId,
     assistant: asking.assistant,
@@ -43,7 +46,8 @@ export async function decideApproval(
     afterSeconds: null,
     caller: decision.caller,
     createdBy: decision.decidedBy,
-  });
+  } as const;
+  return createRunOnce(deps, input, once);
 }
 
 function alreadyClosed(approval: ApprovalRow): EngineError {

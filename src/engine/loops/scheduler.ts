@@ -1,12 +1,15 @@
 // The scheduler: turns due timers into their effects, and forgets those that are long over. Any number of processes may run
 // it at once.
 import type { Deps } from "../../core/deps.js";
+import { deleteOldKeys } from "../../runs/idempotency-keys.js";
 import { deleteOldTimers, nextDueInMs } from "../../schedule/timers.js";
 import { FIRED_KINDS, fireTimers } from "../commands/fire-timers.js";
 import { createLoop, type Loop } from "./loop.js";
 
 /** How long one can still see what fired. */
 const KEEP_MS = 7 * 24 * 60 * 60_000;
+/** As long a request that comes again finds what it made. */
+const KEEP_KEYS_MS = 25 * 60 * 60_000;
 const FORGET_EVERY_MS = 60 * 60_000;
 
 export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }>): Loop {
@@ -20,6 +23,7 @@ export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }
       if (fired > 0 || deps.clock.monotonicMs() < forgetAtMs) return fired;
       forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS;
       await deleteOldTimers(deps.db, KEEP_MS);
+      await deleteOldKeys(deps.db, KEEP_KEYS_MS);
       return 0;
     },
     nextDueInMs: () => nextDueInMs(deps.db, FIRED_KINDS),

@@ -1,0 +1,31 @@
+// The Idempotency-Key header: whose key it is, for which request.
+import type { Context } from "hono";
+import { canonicalSha256 } from "../core/canonical.js";
+import { EngineError } from "../core/errors.js";
+import type { Engine } from "../engine/engine.js";
+import type { Once } from "../engine/commands/make-once.js";
+import type { ApiEnv } from "./env.js";
+
+const MAX_KEY_CHARACTERS = 255;
+/** Answers that make nothing new say so. */
+export const REPLAYED_HEADER = "Idempotent-Replayed";
+
+/** The request's key, once its body was read; null without one. Throws `bad_request` for a key that can't be meant. */
+export function onceOf(engine: Engine, c: Context<ApiEnv>): Once | null {
+  const name = c.req.header("idempotency-key");
+  if (name === undefined) return null;
+  if (name.trim() === "" || name.length > MAX_KEY_CHARACTERS) {
+    throw new EngineError("bad_request", `Idempotency-Key: must have 1 to ${MAX_KEY_CHARACTERS} characters`);
+  }
+  const { person } = engine.callerOf(c.req.raw.headers);
+  return {
+    tenantId: c.get("tenantId"),
+    keySha256: canonicalSha256([person, c.req.method, c.req.path.toLowerCase().replace(/\/$/, ""), name]),
+    requestSha256: canonicalSha256(c.get("body") ?? {}),
+    name,
+  };
+}
+
+export function markReplayed(c: Context<ApiEnv>): void {
+  c.header(REPLAYED_HEADER, "true");
+}

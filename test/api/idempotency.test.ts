@@ -1,0 +1,188 @@
+// Idempotency-Key: a request that comes again makes nothing new, whichever form it has and wherever it arrives.
+import { describe, expect, test } from "vitest";
+import { createScheduler } from "../../src/engine/loops/scheduler.js";
+import { until } from "../helpers/wait.js";
+import { gate, steps } from "./graphs.js";
+import { sharedEngine } from "./shared.js";
+
+const engine = sharedEngine({ graphs: { steps, gate }, workers: 1, identityHeaders: true });
+
+type Answer = Readonly<{ status: number; text: string; run: string | undefined; replayed: boolean }>;
+
+async function post(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+  const response = await engine().app.request(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(body),
+  });
+  const text = await response.text();
+  return {
+    status: response.status,
+    text,
+    run: response.headers.get("content-location")?.split("/").at(-1),
+    replayed: response.headers.get("idempotent-replayed") === "true",
+  };
+}
+
+const key = (name: string) => ({ "idempotency-key": name });
+const runsOf = async (threadId: string) => (await engine().client.runs.list(threadId)).map(({ run_id }) => run_id);
+const threadId = async () => (await engine().client.threads.create()).thread_id;
+const INPUT = { assistant_id: "steps", input: { log: [] } };
+
+describe("runs", () => {
+  test.each(["", "/stream", "/wait"])(
+    "twenty at once make one run, and all get its answer: POST /runs%s",
+    async (how) => {
+      const thread = await threadId();
+      const path = `/threads/${thread}/runs${how}`;
+      const answers = await Promise.all(Array.from({ length: 20 }, () => post(path, INPUT, key("once"))));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+      expect(await runsOf(thread)).toEqual([...new Set(answers.map(({ run }) => run))]);
+      expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
+      if (how === "/wait") for (const { text } of answers) expect(JSON.parse(text)).toEqual({ log: ["1", "2", "3"] });
+      if (how === "/stream") expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+      // And long after it has ended.
+      const again = await post(path, { input: { log: [] }, assistant_id: "steps" }, key("once"));
+      expect(again).toMatchObject({ status: 200, run: answers[0]?.run, replayed: true });
+    },
+  );
+
+  test("another body with the key is refused by name; another thread, form or caller has a key of its own", async () => {
+    const [thread, other] = [await threadId(), await threadId()];
+    const path = `/threads/${thread}/runs`;
+    const first = await post(path, INPUT, key("k"));
+    const changed = await post(path, { ...INPUT, input: { log: ["else"] } }, key("k"));
+    expect(changed).toMatchObject({
+      status: 409,
+      text: expect.stringMatching(/Idempotency-Key "k" .*another request/),
+    });
+    expect(changed.text).toContain(first.run);
+    const own = [
+      await post(`/threads/${other}/runs`, INPUT, key("k")),
+      await post(`${path}/wait`, INPUT, key("k")),
+      await post(path, INPUT, { ...key("k"), "x-perdure-person": "bob" }),
+      await post(path, INPUT, key("K")),
+    ];
+    for (const { status, replayed } of own) expect({ status, replayed }).toEqual({ status: 200, replayed: false });
+    expect(new Set([first, ...own].map(({ run }) => run)).size).toBe(5);
+  });
+
+  test("an empty key or one that is too long is refused; without one each request makes a run", async () => {
+    const thread = await threadId();
+    const path = `/threads/${thread}/runs`;
+    for (const name of ["", "  ", "x".repeat(256)])
+      expect(await post(path, INPUT, key(name))).toMatchObject({ status: 422 });
+    expect(await post(path, INPUT, key("x".repeat(255)))).toMatchObject({ status: 200 });
+    await post(path, INPUT);
+    await post(path, INPUT);
+    expect(await runsOf(thread)).toHaveLength(3);
+  });
+
+  test("a run without a thread is made once, too", async () => {
+    const answers = await Promise.all([1, 2, 3].map(() => post("/runs/wait", INPUT, key("stateless"))));
+    expect(new Set(answers.map(({ run }) => run)).size).toBe(1);
+  });
+
+  test("a request that was refused has used no key: it may come again when it can be met", async () => {
+    const thread = await threadId();
+    const asked = { assistant_id: "gate", input: { log: [] } };
+    await post(`/threads/${thread}/runs/wait`, asked);
+    const answer = { assistant_id: "gate", command: { resume: { ["0".repeat(32)]: "yes" } } };
+    for (let n = 0; n < 2; n += 1) {
+      expect(await post(`/threads/${thread}/runs`, answer, key("answer"))).toMatchObject({
+        status: 409,
+        replayed: false,
+      });
+    }
+    const before = await runsOf(thread);
+    const [question] = Object.values((await engine().client.threads.get(thread)).interrupts).flat();
+    const right = { assistant_id: "gate", command: { resume: { [question?.id ?? ""]: "yes" } } };
+    expect(await post(`/threads/${thread}/runs`, right, key("answer"))).toMatchObject({ status: 200, replayed: false });
+    expect(await runsOf(thread)).toHaveLength(before.length + 1);
+  });
+
+  test("an answer that comes again joins its own run, though its question is closed by now", async () => {
+    const thread = await threadId();
+    await post(`/threads/${thread}/runs/wait`, { assistant_id: "gate", input: { log: [] } });
+    const answer = { assistant_id: "gate", command: { resume: "yes" } };
+    const first = await post(`/threads/${thread}/runs/wait`, answer, key("yes"));
+    expect(JSON.parse(first.text)).toEqual({ log: ["before", "yes", "after"] });
+    expect(await post(`/threads/${thread}/runs/wait`, answer, key("yes"))).toMatchObject({
+      run: first.run,
+      text: first.text,
+    });
+  });
+
+  test("what is deleted is not made again", async () => {
+    const thread = await threadId();
+    await post(`/threads/${thread}/runs/wait`, INPUT, key("gone"));
+    await engine().client.threads.delete(thread);
+    expect(await post(`/threads/${thread}/runs/wait`, INPUT, key("gone"))).toMatchObject({ status: 410 });
+  });
+});
+
+describe("threads and decisions", () => {
+  test("a thread is made once, also one whose id is given", async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => post("/threads", { metadata: { a: 1 } }, key("t"))),
+    );
+    expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+    expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
+    const thread_id = crypto.randomUUID();
+    expect(await post("/threads", { thread_id }, key("given"))).toMatchObject({ status: 200 });
+    expect(await post("/threads", { thread_id }, key("given"))).toMatchObject({ status: 200, replayed: true });
+    expect(await post("/threads", { thread_id })).toMatchObject({ status: 409 });
+  });
+
+  test("a thread is copied once", async () => {
+    const thread = await threadId();
+    await post(`/threads/${thread}/runs/wait`, INPUT);
+    const first = await post(`/threads/${thread}/copy`, {}, key("copy"));
+    const again = await post(`/threads/${thread}/copy`, {}, key("copy"));
+    expect(again.replayed).toBe(true);
+    expect(JSON.parse(again.text).thread_id).toBe(JSON.parse(first.text).thread_id);
+  });
+
+  test("a decision that comes again gets the run it made", async () => {
+    const thread = await threadId();
+    await post(`/threads/${thread}/runs/wait`, { assistant_id: "gate", input: { log: [] } });
+    const { app } = engine();
+    const listed = await app.request(`/v1/approvals?thread_id=${thread}`);
+    const [approval] = (await listed.json()) as { approval_id: string }[];
+    const path = `/v1/approvals/${approval?.approval_id}/decide`;
+    const first = await post(path, { value: "yes" }, key("decide"));
+    expect(await post(path, { value: "yes" }, key("decide"))).toMatchObject({
+      status: 200,
+      run: first.run,
+      replayed: true,
+    });
+    expect(await post(path, { value: "no" }, key("decide"))).toMatchObject({ status: 409 });
+    expect(await post(path, { value: "yes" })).toMatchObject({ status: 409 });
+  });
+});
+
+test("keys are kept for more than a day, then forgotten", async () => {
+  const { deps, db } = engine();
+  const thread = await threadId();
+  const made = async (hours: number) => {
+    const { run } = await post(`/threads/${thread}/runs`, INPUT, key(`${hours} h`));
+    await db.db.query(
+      "update idempotency_keys set created_at = created_at - $2 * interval '1 hour' where made_id = $1",
+      [run, hours],
+    );
+    return async () => (await db.db.query("select 1 from idempotency_keys where made_id = $1", [run])).rows.length;
+  };
+  const [day, longer] = [await made(24), await made(26)];
+  // An hour from its start at the latest is when it looks.
+  let skipMs = 0;
+  const clock = { ...deps.clock, monotonicMs: () => deps.clock.monotonicMs() + skipMs };
+  const scheduler = createScheduler({ ...deps, clock }, { pollMs: 10 });
+  skipMs = 3_600_000;
+  scheduler.start();
+  try {
+    await until("the older key to be gone", async () => (await longer()) === 0);
+    expect(await day()).toBe(1);
+  } finally {
+    await scheduler.stop();
+  }
+});
