@@ -262,6 +262,18 @@ export async function cancelRuns(
   return rows;
 }
 
+/** Deletes runs that are over, with their logs and streams. The thread must be locked. */
+export async function deleteRuns(
+  sql: Sql,
+  gone: Readonly<{ tenantId: TenantId; threadId: ThreadId; runIds: readonly RunId[] }>,
+): Promise<void> {
+  await sql.query("delete from runs where tenant_id = $1 and thread_id = $2 and run_id = any ($3::uuid[])", [
+    gone.tenantId,
+    gone.threadId,
+    gone.runIds,
+  ]);
+}
+
 /** Marks the first run of the thread that may start as its head. The thread row must be locked. Returns whether there is one. */
 export async function makeNextHead(
   sql: Sql,

@@ -5,6 +5,7 @@ import type { TenantId, TimerId } from "../core/ids.js";
 /**
  * `run.release`: a delayed or sleeping run may go on. `run.wake`: a branch that slept beside the questions of a run may.
  * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. `repack`: packs of which little is in use.
+ * `prune`: bodies that nothing in a thread names any more, though no state is to go.
  * `retention`: what is kept for a time only goes, for the whole tenant. `approval.…`: nobody answered in time, those who may are
  * reminded, others may as well.
  */
@@ -14,6 +15,7 @@ export type TimerKind =
   | "thread.delete"
   | "move"
   | "repack"
+  | "prune"
   | "retention"
   | "approval.deadline"
   | "approval.remind"

@@ -355,7 +355,7 @@ describe("runs of a thread", () => {
       };
       expect(await cancel("wait=0")).toBe(202);
       expect(await cancel("wait=1&action=interrupt")).toBe(204);
-      expect(await cancel("action=rollback")).toBe(501);
+      expect(await cancel("wait=1&action=rollback")).toBe(204);
       expect(await cancel("action=explode")).toBe(422);
       expect(await cancel("wait=perhaps")).toBe(422);
     });
@@ -478,7 +478,6 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
     ["no checkpoints", { assistant_id: "agent", checkpoint_during: false }, 422, /checkpoint_during/],
     ["lax resume", { assistant_id: "agent", strict_resume: false }, 422, /strict_resume/],
     ["negative delay", { assistant_id: "agent", after_seconds: -1 }, 422, /after_seconds/],
-    ["rollback", { assistant_id: "agent", multitask_strategy: "rollback" }, 501, /rollback/],
     ["deleting a thread's run", { assistant_id: "agent", on_completion: "delete" }, 422, /on_completion/],
     ["leaving what isn't held", { assistant_id: "agent", on_disconnect: "cancel" }, 422, /on_disconnect/],
     ["resume of nothing", { assistant_id: "agent", command: { resume: "yes" } }, 409, /nothing is pending/i],
@@ -540,7 +539,6 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
         [`/threads/${thread_id}/runs/${run_id}/stream?namespace=a`, 422, /namespace/],
         [`/threads/${thread_id}/runs/${run_id}/stream`, 422, /Last-Event-ID/, { headers: { "last-event-id": "x" } }],
         ["/runs", 422, /checkpoint_id/, post({ assistant_id: "agent", checkpoint_id: nobody })],
-        [`/threads/${thread_id}/runs/${run_id}`, 501, /DELETE/, { method: "DELETE" }],
         ["/runs/batch", 501, /\/runs\/batch/, post([])],
         ["/runs/cancel", 501, /\/runs\/cancel/, post({})],
         ["/runs/crons", 501, /\/runs\/crons/, post({})],

@@ -38,7 +38,6 @@ const UNSERVED: readonly (readonly [method: string, path: string])[] = [
   ["GET", "/metrics"],
   ["GET", "/docs"],
   ["GET", "/openapi.json"],
-  ["DELETE", "/threads/:thread_id/runs/:run_id"],
   ["GET", "/threads/:thread_id/runs/:run_id/record"],
 ];
 

@@ -6,6 +6,7 @@ import { touchThread } from "../../engine/adopt/on-touch.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRunOnce, type MadeRun, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
+import { rollBackRun } from "../../engine/commands/roll-back-runs.js";
 import { refuseUnknown } from "../../engine/refuse-unknown.js";
 import { runRecord } from "../../engine/run-record.js";
 import { runResult } from "../../engine/run-result.js";
@@ -91,11 +92,19 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
     });
   }
 
+  routes.delete("/threads/:thread_id/runs/:run_id", async (c) => {
+    const { tenantId, threadId, runId } = await findRun(engine, c);
+    await rollBackRun(engine.deps, { tenantId, threadId, runId, moveAfterMs: engine.edits.moveAfterMs });
+    return c.body(null, 204);
+  });
+
   routes.post("/threads/:thread_id/runs/:run_id/cancel", async (c) => {
     const { wait, action, reason } = readQuery(c, runCancel);
-    if (action === "rollback")
-      throw new EngineError("not_implemented", "Cancelling with action=rollback is not implemented yet");
     const { tenantId, threadId, runId } = await findRun(engine, c);
+    if (action === "rollback") {
+      await rollBackRun(engine.deps, { tenantId, threadId, runId, moveAfterMs: engine.edits.moveAfterMs });
+      return c.body(null, wait ? 204 : 202);
+    }
     // A cancelled run has ended when the command returns, wherever its worker is: there is nothing to wait for.
     await cancelRun(engine.deps, {
       tenantId,
@@ -126,9 +135,6 @@ async function create(
 ): Promise<Created> {
   const threadId = kind === "stateful" ? pathId<ThreadId>(c, "thread_id") : null;
   const body: RunCreate = await readBody(c, kind === "stateful" ? runCreate : statelessRunCreate);
-  if (body.multitask_strategy === "rollback") {
-    throw new EngineError("not_implemented", "multitask_strategy rollback is not implemented yet");
-  }
   if (body.on_disconnect === "cancel" && how === "background") {
     throw new EngineError(
       "bad_request",

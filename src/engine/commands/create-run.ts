@@ -11,6 +11,7 @@ import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from 
 import { setTimer } from "../../schedule/timers.js";
 import { type Answers, countVote, refuseStrangers } from "./answer.js";
 import { endRuns } from "./end-runs.js";
+import { goneRuns, rollBackRuns } from "./roll-back-runs.js";
 import { decisionWord, encodeRequest, type RunConfig, type RunRequest } from "./request.js";
 import { decideQuestions, withdrawQuestions } from "./questions.js";
 import { resolveResume } from "./resolve-resume.js";
@@ -68,7 +69,7 @@ export async function createRunIn(
   const answer = await answerOf(sql, input, thread);
   if (answer !== null && "waiting" in answer) return answer;
   const afterAnswer = answer === null && (await inputWaits(sql, input, thread));
-  const { cancelled, ahead } = await makeRoom(sql, input, thread);
+  const { cancelled, ahead } = await makeRoom(deps, sql, input, thread);
   const request = await answerOrSupersede(sql, input, { thread, ahead, runId, answer, afterAnswer });
   const threadFree = !ahead.some((run) => run.head);
   const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree, afterAnswer });
@@ -77,11 +78,7 @@ export async function createRunIn(
 
 /** Wakes whoever waits for what a transaction has made true. */
 export function afterCreation(deps: Deps, created: CreatedRun): void {
-  for (const cancelledId of created.cancelled) {
-    deps.notifier.notify("cancel", cancelledId);
-    deps.notifier.notify("stream", cancelledId);
-    deps.notifier.notify("ended", cancelledId);
-  }
+  goneRuns(deps, created.cancelled);
   deps.notifier.notify(created.run.availableAt === null ? "runs" : "timers");
 }
 
@@ -106,9 +103,11 @@ async function takeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: Ru
 type Room = Readonly<{ cancelled: readonly RunId[]; ahead: readonly RunRow[] }>;
 
 /** Applies the multitask strategy: which runs it ended, and which unfinished ones come before the new run. */
-async function makeRoom(sql: Sql, input: CreateRunInput, thread: LockedThread): Promise<Room> {
+async function makeRoom(deps: Deps, sql: Sql, input: CreateRunInput, thread: LockedThread): Promise<Room> {
   const unfinished = await lockUnfinishedRuns(sql, thread);
   if (unfinished.length === 0) return { cancelled: [], ahead: [] };
+  const edits = unfinished.filter((run) => run.kind === "edit");
+  const runIds = unfinished.filter((run) => run.kind === "run").map((run) => run.runId);
   switch (input.multitaskStrategy) {
     case "enqueue":
       return { cancelled: [], ahead: unfinished };
@@ -117,16 +116,16 @@ async function makeRoom(sql: Sql, input: CreateRunInput, thread: LockedThread): 
         "thread_busy",
         "Thread is already running a task. Wait for it to finish or choose a different multitask strategy.",
       );
-    case "interrupt": {
-      const edits = unfinished.filter((run) => run.kind === "edit");
-      const runIds = unfinished.filter((run) => run.kind === "run").map((run) => run.runId);
+    case "interrupt":
       return {
         cancelled: await endRuns(sql, { ...thread, runIds, reason: "superseded by a newer run" }),
         ahead: edits,
       };
+    case "rollback": {
+      const { tenantId, threadId } = thread;
+      await rollBackRuns(deps, sql, { tenantId, threadId, runIds, reason: "rolled back by a newer run" });
+      return { cancelled: runIds, ahead: edits };
     }
-    case "rollback":
-      throw new EngineError("not_implemented", "multitask_strategy rollback is not implemented yet");
   }
 }
 

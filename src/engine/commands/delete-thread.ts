@@ -38,7 +38,7 @@ async function deleteRows(sql: Sql, key: ThreadKey): Promise<Deleted | undefined
   const unfinished = await lockUnfinishedRuns(sql, key);
   const runIds = unfinished.map((run) => run.runId);
   const ended = await endRuns(sql, { ...key, runIds, reason: "the thread was deleted" });
-  await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move", "repack"], refIds: [key.threadId] });
+  await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move", "repack", "prune"], refIds: [key.threadId] });
   await insertTombstone(sql, key);
   const objects = await doomThread(sql, key);
   await deleteThreadRow(sql, key);

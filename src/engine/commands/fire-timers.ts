@@ -54,6 +54,7 @@ async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
       return fireNotice(deps, timer, "escalated");
     case "move":
     case "repack":
+    case "prune":
     case "retention":
       return false;
   }

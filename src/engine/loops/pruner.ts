@@ -7,6 +7,7 @@ import type { Retention } from "../../core/retention.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import { claimTimers, endClaim, postponeClaim, type TimerClaim } from "../../schedule/timer-claims.js";
 import { nextDueInMs, setTimer, type TimerKind } from "../../schedule/timers.js";
+import { pruneThread } from "../commands/prune-thread.js";
 import { repackThread } from "../repack-thread.js";
 import { keepRetention } from "../retention.js";
 import { createLoop, type Loop } from "./loop.js";
@@ -41,7 +42,7 @@ export async function setRetentionTimer(deps: Deps, tenantId: TenantId, afterMs 
 
 export function createPruner(deps: Deps, options: PrunerOptions & Readonly<{ pollMs: number }>): Loop {
   const stopping = new AbortController();
-  const kinds: TimerKind[] = options.retention === null ? ["repack"] : ["repack", "retention"];
+  const kinds: TimerKind[] = options.retention === null ? ["repack", "prune"] : ["repack", "prune", "retention"];
   const loop = createLoop(deps, {
     name: "pruner",
     pollMs: options.pollMs,
@@ -62,10 +63,13 @@ export function createPruner(deps: Deps, options: PrunerOptions & Readonly<{ pol
 export async function tickPruner(deps: Deps, options: PrunerOptions, signal?: AbortSignal): Promise<number> {
   const packs = await claimTimers(deps.db, { kind: "repack", limit: CONCURRENCY, forMs: CLAIM_MS });
   await Promise.all(packs.map((timer) => repackOne(deps, timer)));
-  if (options.retention === null || signal?.aborted) return packs.length;
+  const thorough = await claimTimers(deps.db, { kind: "prune", limit: CONCURRENCY, forMs: CLAIM_MS });
+  await Promise.all(thorough.map((timer) => pruneOne(deps, options, timer)));
+  const taken = packs.length + thorough.length;
+  if (options.retention === null || signal?.aborted) return taken;
   const rounds = await claimTimers(deps.db, { kind: "retention", limit: 1, forMs: CLAIM_MS });
   for (const timer of rounds) await retainOne(deps, options.retention, options, timer, signal);
-  return packs.length + rounds.length;
+  return taken + rounds.length;
 }
 
 async function repackOne(deps: Deps, timer: TimerClaim): Promise<void> {
@@ -77,6 +81,26 @@ async function repackOne(deps: Deps, timer: TimerClaim): Promise<void> {
     await endClaim(deps.db, timer);
   } catch (error) {
     await postpone(deps, timer, error);
+  }
+}
+
+/** Every state stays; what none of them names goes. */
+async function pruneOne(deps: Deps, { owner, leaseMs }: PrunerOptions, timer: TimerClaim): Promise<void> {
+  const thread = { tenantId: timer.tenantId, threadId: timer.refId as ThreadId };
+  const policy = { keepLatest: 1, olderThanMs: null, outcomes: [] };
+  try {
+    await pruneThread(deps, { ...thread, policy, thorough: true, dryRun: false, owner, leaseMs });
+    const repack = {
+      ...thread,
+      kind: "repack",
+      refId: timer.refId,
+      timerId: deps.ids.next<TimerClaim["timerId"]>(),
+    } as const;
+    await setTimer(deps.db, { ...repack, when: { afterMs: 0 } });
+    await endClaim(deps.db, timer);
+  } catch (error) {
+    if (isEngineError(error, "not_found")) await endClaim(deps.db, timer);
+    else await postpone(deps, timer, error);
   }
 }
 
@@ -107,7 +131,7 @@ async function retainOne(
 async function postpone(deps: Deps, timer: TimerClaim, error: unknown): Promise<void> {
   const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
   const fields = { ref_id: timer.refId, code, error: (error as Error).name };
-  if (isTransientDbError(error)) deps.log.warn(fields, "pruning has to wait");
+  if (isTransientDbError(error) || code === "thread_busy") deps.log.warn(fields, "pruning has to wait");
   else deps.log.error(fields, "pruning failed");
   const afterMs = backoffMs(timer.attempts, deps.random(), BACKOFF_BASE_MS, BACKOFF_CAP_MS);
   await postponeClaim(deps.db, timer, { afterMs, error: code });
