@@ -85,6 +85,8 @@ create table runs (
   -- What the run waits for, or waited for last, and since when in vain.
   provider text collate "C",
   outage_since timestamptz,
+  -- Its budget has room for a cheaper model only.
+  cheaper boolean not null default false,
   -- What a person did about a run that ended in error.
   resolved text check (resolved in ('retried', 'closed')),
   resolved_by text,

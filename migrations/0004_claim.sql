@@ -7,7 +7,7 @@ create function claim_runs(slots int, owner text, lease_ms bigint, graphs text[]
 returns table (
   o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text,
   o_attempt int, o_priority smallint, o_begun boolean, o_crashes int, o_metadata jsonb, o_request bytea,
-  o_fresh boolean, o_provider text)
+  o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean)
 -- jit off: an unanalysed queue looks expensive to the planner, and compiling this took 4 s for 2 ms of work (measured).
 language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $claim$
 #variable_conflict use_column
@@ -112,7 +112,7 @@ begin
     from locked
     where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
-      r.metadata, r.request, r.provider
+      r.metadata, r.request, r.provider, r.cheaper
   ),
   logged as (
     insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
@@ -133,7 +133,12 @@ begin
   select c.tenant_id, c.run_id, c.thread_id, c.assistant_id, c.graph_id, c.attempt, c.priority, c.begun, c.crashes,
     c.metadata, c.request,
     not exists (select 1 from checkpoints p where p.tenant_id = c.tenant_id and p.thread_id = c.thread_id),
-    c.provider
+    c.provider, c.cheaper,
+    exists (
+      select 1
+      from budgets b
+      where b.tenant_id = c.tenant_id
+        and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id)))
   from claimed c;
 end
 $claim$;

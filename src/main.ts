@@ -265,6 +265,22 @@ const handlers: Handlers = {
       { bodies: true, project: false },
     );
   },
+  async budgetsLs(place, filter) {
+    const { budgetsLs } = await import("./cli/budgets.js");
+    await withParts(place, ({ deps }) => budgetsLs(deps, filter, printer(place)), { bodies: false, project: false });
+  },
+  async budgetsSet(place, budget) {
+    const { budgetsSet } = await import("./cli/budgets.js");
+    await withParts(place, ({ deps }) => budgetsSet(deps, budget, printer(place)), { bodies: false, project: false });
+  },
+  async pricesLs(place) {
+    const { pricesLs } = await import("./cli/budgets.js");
+    await withParts(place, ({ deps }) => pricesLs(deps, printer(place)), { bodies: false, project: false });
+  },
+  async pricesSet(place, price) {
+    const { pricesSet } = await import("./cli/budgets.js");
+    await withParts(place, ({ deps }) => pricesSet(deps, price, printer(place)), { bodies: false, project: false });
+  },
   async threadsHistory(place, threadId, options) {
     const { threadsHistory } = await import("./cli/threads.js");
     await withEngine(place, (engine) => threadsHistory(engine, threadId, options, printer(place)));

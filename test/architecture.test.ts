@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 const ROWS: readonly (readonly string[])[] = [
   ["core"],
   ["db", "bodies", "observe"],
-  ["runs", "checkpoint", "effects", "approvals", "schedule", "delivery", "assistants"],
+  ["runs", "checkpoint", "effects", "budgets", "approvals", "schedule", "delivery", "assistants"],
   ["engine"],
   ["api", "cli", "testing"],
 ];

@@ -68,6 +68,23 @@ table breakers
   constraint breakers_pkey PRIMARY KEY (tenant_id, provider)
   constraint breakers_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
 
+table budgets
+  tenant_id text collate "C" not null
+  scope text not null
+  ref_id text collate "C" not null
+  max_cost numeric
+  max_tokens bigint
+  max_steps integer
+  max_active_ms bigint
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint budgets_max_active_ms_check CHECK ((max_active_ms >= 0))
+  constraint budgets_max_cost_check CHECK ((max_cost >= (0)::numeric))
+  constraint budgets_max_steps_check CHECK ((max_steps >= 0))
+  constraint budgets_max_tokens_check CHECK ((max_tokens >= 0))
+  constraint budgets_pkey PRIMARY KEY (tenant_id, scope, ref_id)
+  constraint budgets_scope_check CHECK ((scope = ANY (ARRAY['run'::text, 'thread'::text, 'day'::text])))
+  constraint budgets_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+
 table channel_versions
   tenant_id text collate "C" not null
   thread_id uuid not null
@@ -162,6 +179,30 @@ table migrations
   applied_at timestamp with time zone not null default now()
   constraint migrations_pkey PRIMARY KEY (version)
 
+table model_calls
+  tenant_id text collate "C" not null
+  run_id uuid not null
+  call_id uuid not null
+  thread_id uuid
+  attempt integer not null
+  model text
+  status text not null default 'reserved'::text
+  tokens bigint not null
+  cost numeric not null
+  input_tokens bigint
+  output_tokens bigint
+  priced boolean not null
+  day date not null default ((clock_timestamp() AT TIME ZONE 'utc'::text))::date
+  created_at timestamp with time zone not null default clock_timestamp()
+  settled_at timestamp with time zone
+  constraint model_calls_cost_check CHECK ((cost >= (0)::numeric))
+  constraint model_calls_pkey PRIMARY KEY (tenant_id, run_id, call_id)
+  constraint model_calls_status_check CHECK ((status = ANY (ARRAY['reserved'::text, 'settled'::text, 'released'::text])))
+  constraint model_calls_tokens_check CHECK ((tokens >= 0))
+  CREATE INDEX model_calls_day ON perdure.model_calls USING btree (tenant_id, day)
+  CREATE INDEX model_calls_gone ON perdure.model_calls USING btree (day) WHERE (thread_id IS NULL)
+  CREATE INDEX model_calls_thread ON perdure.model_calls USING btree (tenant_id, thread_id)
+
 table packs
   tenant_id text collate "C" not null
   pack_id uuid not null
@@ -187,6 +228,17 @@ table packs
   CREATE INDEX packs_not_stored ON perdure.packs USING btree (created_at) WHERE (status <> 'stored'::text)
   CREATE INDEX packs_thread ON perdure.packs USING btree (tenant_id, thread_id)
 
+table prices
+  tenant_id text collate "C" not null
+  model text collate "C" not null
+  input_cost numeric not null
+  output_cost numeric not null
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint prices_input_cost_check CHECK ((input_cost >= (0)::numeric))
+  constraint prices_output_cost_check CHECK ((output_cost >= (0)::numeric))
+  constraint prices_pkey PRIMARY KEY (tenant_id, model)
+  constraint prices_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+
 table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   tenant_id text collate "C" not null
   run_id uuid not null
@@ -210,6 +262,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   waits_for text
   provider text collate "C"
   outage_since timestamp with time zone
+  cheaper boolean not null default false
   resolved text
   resolved_by text
   resolved_at timestamp with time zone
@@ -330,7 +383,7 @@ table tombstones
 sequence run_seq
 
 CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_ms bigint, graphs text[], versions text[])
- RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean, o_provider text)
+ RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
  SET jit TO 'off'
@@ -437,7 +490,7 @@ begin
     from locked
     where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
-      r.metadata, r.request, r.provider
+      r.metadata, r.request, r.provider, r.cheaper
   ),
   logged as (
     insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
@@ -458,7 +511,12 @@ begin
   select c.tenant_id, c.run_id, c.thread_id, c.assistant_id, c.graph_id, c.attempt, c.priority, c.begun, c.crashes,
     c.metadata, c.request,
     not exists (select 1 from checkpoints p where p.tenant_id = c.tenant_id and p.thread_id = c.thread_id),
-    c.provider
+    c.provider, c.cheaper,
+    exists (
+      select 1
+      from budgets b
+      where b.tenant_id = c.tenant_id
+        and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id)))
   from claimed c;
 end
 $function$

@@ -8,6 +8,7 @@ import { errorResponse } from "./http-errors.js";
 import { REPLAYED_HEADER } from "./idempotency.js";
 import { IGNORED_FIELDS_HEADER } from "./request.js";
 import { approvalRoutes } from "./routes/approvals.js";
+import { budgetRoutes } from "./routes/budgets.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
 import { metaRoutes } from "./routes/meta.js";
@@ -48,6 +49,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", runRoutes(engine));
   app.route("/", approvalRoutes(engine));
   app.route("/", failedRunRoutes(engine));
+  app.route("/", budgetRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

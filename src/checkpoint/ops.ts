@@ -64,6 +64,11 @@ export type CheckpointOp = Readonly<{
  */
 export type Commit = (op: CheckpointOp) => Promise<void>;
 
+/** Stores nothing. */
+export function emptyOp(threadId: string): CheckpointOp {
+  return { threadId, nodes: [], values: [], writes: [], checkpoints: [], objects: [], progress: false };
+}
+
 /** Bytes of content, about what it takes in memory until it is durable. */
 export function bytesOf(op: CheckpointOp): number {
   let bytes = 0;

@@ -287,6 +287,20 @@ export async function newestCheckpointOfRun(
   return rows[0]?.checkpointId;
 }
 
+/** Supersteps of the root graph that the run has stored. */
+export async function stepsOfRun(
+  sql: Sql,
+  run: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
+): Promise<number> {
+  const { rows } = await sql.query<{ n: number }>(
+    `select count(*)::int as n
+    from checkpoints
+    where tenant_id = $1 and run_id = $2 and thread_id = $3 and ns = '' and source = 'loop'`,
+    [run.tenantId, run.runId, run.threadId],
+  );
+  return rows[0]?.n ?? 0;
+}
+
 /** Whether the thread has this checkpoint, moved or not. */
 export async function checkpointExists(
   sql: Sql,

@@ -16,6 +16,13 @@ export function wholeArgument(text: string, name: string, range: Readonly<{ min:
   throw new EngineError("bad_request", `${name} must be a whole number from ${range.min} to ${range.max}`);
 }
 
+/** An amount of money: 0 or more. */
+export function amountArgument(text: string, name: string): number {
+  const value = Number(text);
+  if (/^\d{1,12}(\.\d{1,9})?$/.test(text)) return value;
+  throw new EngineError("bad_request", `${name} must be an amount like 0.5 or 20`);
+}
+
 /** Milliseconds. */
 export function durationArgument(text: string, name: string): number {
   const ms = parseDuration(text);

@@ -1,13 +1,22 @@
 // The command line: which commands there are, what they take, and how what they take is read.
 import { Command, CommanderError } from "commander";
 import type { ApprovalRow } from "../approvals/approvals.js";
-import type { ApprovalId, RunId, ThreadId } from "../core/ids.js";
+import { BUDGET_SCOPES, type BudgetScope, type Limits, type Price } from "../core/budget.js";
+import { EngineError } from "../core/errors.js";
+import { type ApprovalId, DEFAULT_TENANT, type RunId, type ThreadId } from "../core/ids.js";
 import { PRUNED_OUTCOMES } from "../core/retention.js";
 import type { RunStatus } from "../core/run.js";
 import type { TimerRow } from "../schedule/timers.js";
 import type { Answer } from "./approvals.js";
 import type { AdoptFlags } from "./adopt.js";
-import { choiceArgument, durationArgument, idArgument, jsonArgument, wholeArgument } from "./arguments.js";
+import {
+  amountArgument,
+  choiceArgument,
+  durationArgument,
+  idArgument,
+  jsonArgument,
+  wholeArgument,
+} from "./arguments.js";
 import type { PruneFlags } from "./prune.js";
 
 const RUN_STATUSES = [
@@ -61,6 +70,10 @@ export type Handlers = Readonly<{
   runsShow(place: Place, runId: RunId): Promise<void>;
   /** What a person decides about a run that failed. */
   runsResolve(place: Place, how: "retry" | "close", runId: RunId, by: string | null): Promise<void>;
+  budgetsLs(place: Place, filter: Readonly<{ limit: number }>): Promise<void>;
+  budgetsSet(place: Place, budget: Readonly<{ scope: BudgetScope; refId: string }> & Limits): Promise<void>;
+  pricesLs(place: Place): Promise<void>;
+  pricesSet(place: Place, price: Price): Promise<void>;
   threadsHistory(place: Place, threadId: ThreadId, options: Readonly<{ limit: number }>): Promise<void>;
   threadsState(place: Place, threadId: ThreadId, options: Readonly<{ checkpointId: string | null }>): Promise<void>;
   /** True when every thread is here exactly as it was. */
@@ -106,6 +119,7 @@ export async function runProgram(args: readonly string[], version: string, handl
   addPrune(program, handlers);
   addTimers(program, handlers);
   addApprovals(program, handlers);
+  addBudgets(program, handlers);
   try {
     await program.parseAsync([...args], { from: "user" });
     return exitCode;
@@ -240,6 +254,49 @@ function addRuns(program: Command, handlers: Handlers): void {
       );
   resolving("retry", "go on with a run that ended in error, from its last checkpoint");
   resolving("close", "leave a run that waits for a person as it is");
+}
+
+function addBudgets(program: Command, handlers: Handlers): void {
+  const budgets = program.command("budgets").description("what runs, threads and days may spend");
+  withJson(command(budgets, "ls", "list the budgets that were set, the latest first"))
+    .option("--limit <number>", "how many", "50")
+    .action((flags: Flags) => handlers.budgetsLs(place(flags), { limit: whole(flags.limit, "--limit", LIMITS) ?? 50 }));
+  const amount = (flag: string | boolean | undefined, name: string): number | null => {
+    const given = text(flag);
+    return given === null ? null : amountArgument(given, name);
+  };
+  withJson(command(budgets, "set <scope> [id]", "set what a run or thread, or the tenant in a day, may spend"))
+    .option("--cost <amount>", "at most, in the currency of the prices")
+    .option("--tokens <number>", "at most, in and out")
+    .option("--steps <number>", "of a run: supersteps at most")
+    .option("--active <time>", "of a run: time on workers at most, like 90s or 10m")
+    .action((scope: string, id: string | undefined, flags: Flags) => {
+      const of = choiceArgument(scope, "<scope>", BUDGET_SCOPES);
+      if (of === "day" && id !== undefined) throw new EngineError("bad_request", "the budget of a day takes no id");
+      const refId = of === "day" ? DEFAULT_TENANT : idArgument<string>(id ?? "", `a ${of}`);
+      const most = { min: 0, max: 999_999_999 };
+      return handlers.budgetsSet(place(flags), {
+        scope: of,
+        refId,
+        cost: amount(flags.cost, "--cost"),
+        tokens: whole(flags.tokens, "--tokens", most),
+        steps: whole(flags.steps, "--steps", most),
+        activeMs: durationOf(flags.active, "--active"),
+      });
+    });
+  withJson(command(budgets, "prices", "list what models cost per million tokens")).action((flags: Flags) =>
+    handlers.pricesLs(place(flags)),
+  );
+  withJson(command(budgets, "price <model>", "set what models whose names begin so cost per million tokens"))
+    .requiredOption("--input <amount>", "that go in")
+    .requiredOption("--output <amount>", "that come out")
+    .action((model: string, flags: Flags) =>
+      handlers.pricesSet(place(flags), {
+        model,
+        inputCost: amount(flags.input, "--input") ?? 0,
+        outputCost: amount(flags.output, "--output") ?? 0,
+      }),
+    );
 }
 
 function addThreads(program: Command, handlers: Handlers, onFailed: () => void): void {

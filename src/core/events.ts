@@ -12,6 +12,7 @@ export type RunEventType =
   | "run.cancelled"
   | "run.gave_up"
   | "run.retried"
+  | "budget.exceeded"
   | "run.closed"
   | "approval.asked"
   | "approval.voted"

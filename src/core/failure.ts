@@ -57,6 +57,7 @@ const BY_CODE: Readonly<Record<string, Kind>> = {
   tool_timeout: ["retryable", "tool_timeout"],
   model_timeout: ["retryable", "model_timeout"],
   token_timeout: ["retryable", "token_timeout"],
+  budget_exceeded: ["permanent", "budget_exceeded"],
   ABORT_ERR: ["permanent", "aborted"],
 };
 const CONNECTION = /^(ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|ESOCKETTIMEDOUT|UND_ERR_\w+|ERR_HTTP2_\w+)$/;

@@ -1,4 +1,5 @@
 // How a graph's runs are treated when something goes wrong: what langgraph.json may say under "perdure", with defaults.
+import { type BudgetPolicy, NO_BUDGET } from "./budget.js";
 
 export type Timeouts = Readonly<{
   toolMs: number | null;
@@ -14,6 +15,7 @@ export type RunPolicy = Readonly<{
   /** How long a run waits for a provider that is out of reach before a person decides. */
   outagePatienceMs: number;
   timeouts: Timeouts;
+  budget: BudgetPolicy;
 }>;
 
 export type PolicyOf = (graphId: string) => RunPolicy;
@@ -23,6 +25,7 @@ export const DEFAULT_POLICY: RunPolicy = {
   maxAttempts: 3,
   outagePatienceMs: 24 * 60 * 60_000,
   timeouts: { toolMs: null, modelMs: null, betweenTokensMs: null },
+  budget: NO_BUDGET,
 };
 
 /** Policies by graph id, where they differ from the default. */

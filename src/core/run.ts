@@ -25,8 +25,8 @@ export type Outcome =
   /** Failed in a way that may pass: tried again after `afterMs`, unless that was the last of `maxAttempts` in a row. */
   | Readonly<{ kind: "retry"; checkpointId: string | null; error: RunError; afterMs: number; maxAttempts: number }>
   | OutageOutcome
-  /** Given back untouched (shutdown, a store out of reach): no crash is counted. It may start again after `afterMs`. */
-  | Readonly<{ kind: "released"; afterMs: number }>;
+  /** Given back untouched (shutdown, a store out of reach): no crash is counted. It may start again after `afterMs`, perhaps with the cheaper model. */
+  | Readonly<{ kind: "released"; afterMs: number; cheaper?: boolean }>;
 
 /** What the run calls is overloaded or away: waits until that may have passed, for `patienceMs` at most. Counts as no failure. */
 export type OutageOutcome = Readonly<{

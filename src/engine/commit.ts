@@ -4,12 +4,13 @@ import type { Lease } from "../core/clock.js";
 import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
+import { settleCallsCte, settleCallsParam, type SettledCall } from "../budgets/model-calls.js";
 import { CHECKPOINT_RESULT, checkpointCtes, checkpointParams } from "../checkpoint/commit-sql.js";
-import { bytesOf, type CheckpointOp, type Commit, splitOp } from "../checkpoint/ops.js";
+import { bytesOf, type CheckpointOp, splitOp } from "../checkpoint/ops.js";
 import { FENCE_CTES, FENCE_PARAM_COUNT } from "../runs/guard.js";
 import { leaseLost } from "./lease-lost.js";
 
-const STATEMENT = `with ${FENCE_CTES}, ${checkpointCtes(FENCE_PARAM_COUNT + 1)}
+const STATEMENT = `with ${FENCE_CTES}, ${settleCallsCte(FENCE_PARAM_COUNT + 1)}, ${checkpointCtes(FENCE_PARAM_COUNT + 2)}
 select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fence`;
 
 /** What would make a statement larger waits for the next. Parameters travel as hex, and neither pg nor Postgres takes 1 GB. */
@@ -17,14 +18,23 @@ const MAX_BATCH_BYTES = 16 * 1024 * 1024;
 /** Tries of a statement that the server refuses, since it doesn't say whether it always will. */
 const MAX_REFUSALS = 3;
 
+/** Commits an operation, and with it what calls of models came to. */
+export type CommitWith = (op: CheckpointOp, calls?: readonly SettledCall[]) => Promise<void>;
+
 export type Combiner = Readonly<{
   /** The commit function of one lease. Its operations are numbered, so that a lost reply is no lost lease. */
-  forLease(lease: Lease, signal: AbortSignal): Commit;
+  forLease(lease: Lease, signal: AbortSignal): CommitWith;
   /** Resolves when nothing is on its way. */
   idle(): Promise<void>;
 }>;
 
-type Waiting = { op: CheckpointOp; bytes: number; resolve: () => void; reject: (error: unknown) => void };
+type Waiting = {
+  op: CheckpointOp;
+  calls: readonly SettledCall[];
+  bytes: number;
+  resolve: () => void;
+  reject: (error: unknown) => void;
+};
 type RunQueue = { lease: Lease; signal: AbortSignal; commitNo: number; waiting: Waiting[]; failed: unknown };
 type Batch = { queue: RunQueue; commitNo: number; taken: Waiting[] };
 
@@ -51,17 +61,19 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
   return {
     forLease(lease, signal) {
       const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined };
-      const enqueue = (op: CheckpointOp, bytes: number) =>
+      const enqueue = (op: CheckpointOp, calls: readonly SettledCall[], bytes: number) =>
         new Promise<void>((resolve, reject) => {
           if (queue.failed !== undefined) return reject(queue.failed);
-          queue.waiting.push({ op, bytes, resolve, reject });
+          queue.waiting.push({ op, calls, bytes, resolve, reject });
           queues.add(queue);
           kick();
         });
-      return (op) => {
+      return (op, calls = []) => {
         const bytes = bytesOf(op);
-        if (bytes <= MAX_BATCH_BYTES) return enqueue(op, bytes);
-        const parts = splitOp(op, MAX_BATCH_BYTES).map((part) => enqueue(part, bytesOf(part)));
+        if (bytes <= MAX_BATCH_BYTES) return enqueue(op, calls, bytes);
+        const split = splitOp(op, MAX_BATCH_BYTES);
+        // With the last part, which makes all of it count.
+        const parts = split.map((part, i) => enqueue(part, i === split.length - 1 ? calls : [], bytesOf(part)));
         return Promise.all(parts).then(() => undefined);
       };
     },
@@ -104,6 +116,11 @@ async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise
     batch.map((part) => part.commitNo),
     batch.map((part) => part.taken.some((waiting) => waiting.op.progress)),
     owner,
+    settleCallsParam(
+      batch.flatMap((part) =>
+        part.taken.flatMap(({ calls }) => calls.map((call) => ({ runId: part.queue.lease.runId, call }))),
+      ),
+    ),
     ...checkpointParams(
       batch.flatMap((part) => part.taken.map((waiting) => ({ runId: part.queue.lease.runId, op: waiting.op }))),
     ),

@@ -132,6 +132,7 @@ const OUR_KEYS: Readonly<Record<string, readonly string[]>> = {
   perdure: Object.keys(SCHEMA.shape.perdure.def.innerType.shape),
   "perdure.approvals": Object.keys(projectApprovals.shape),
   "perdure.timeouts": Object.keys(POLICY_SHAPE.timeouts.def.innerType.shape),
+  "perdure.budgets": Object.keys(POLICY_SHAPE.budgets.def.innerType.shape),
   "perdure.retention": Object.keys(retention.shape),
   "perdure.retention.checkpoints": Object.keys(retention.shape.checkpoints.def.innerType.shape),
   "perdure.retention.runs": Object.keys(retention.shape.runs.def.innerType.shape),

@@ -1,5 +1,6 @@
 // What langgraph.json says under "perdure", for all graphs and for single ones, of how runs are treated when something goes wrong.
 import { z } from "zod";
+import { AT_CAP, type BudgetPolicy, NO_LIMITS } from "../core/budget.js";
 import { DURATION_HINT, parseDuration } from "../core/duration.js";
 import { DEFAULT_POLICY, type PolicyOf, type RunPolicy } from "../core/policy.js";
 
@@ -10,6 +11,9 @@ export const duration = z.string().transform((text, context) => {
   return ms ?? 0;
 });
 
+const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+const SPENDING = { cost: z.number().min(0).optional(), tokens: limit.optional() };
+
 /** Everything here may stand for all graphs, and again for one. */
 export const POLICY_SHAPE = {
   mode: z.enum(["durable", "edge"]).optional(),
@@ -18,6 +22,22 @@ export const POLICY_SHAPE = {
   timeouts: z
     .object({ tool: duration.optional(), model: duration.optional(), betweenTokens: duration.optional() })
     .strict()
+    .optional(),
+  budgets: z
+    .object({
+      run: z
+        .object({ ...SPENDING, steps: limit.optional(), activeTime: duration.optional() })
+        .strict()
+        .optional(),
+      thread: z.object(SPENDING).strict().optional(),
+      day: z.object(SPENDING).strict().optional(),
+      atCap: z.enum(AT_CAP).optional(),
+      cheaperModel: z.string().min(1).max(200).optional(),
+    })
+    .strict()
+    .refine(({ atCap, cheaperModel }) => (atCap === "model") === (cheaperModel !== undefined), {
+      message: '"atCap": "model" and "cheaperModel" go together',
+    })
     .optional(),
 };
 const policyJson = z.object(POLICY_SHAPE);
@@ -40,5 +60,25 @@ function over(below: RunPolicy, json: PolicyJson): RunPolicy {
       modelMs: json.timeouts?.model ?? below.timeouts.modelMs,
       betweenTokensMs: json.timeouts?.betweenTokens ?? below.timeouts.betweenTokensMs,
     },
+    budget: json.budgets === undefined ? below.budget : budgetOf(json.budgets),
+  };
+}
+
+/** The budgets of a graph are its own as a whole: limits that somebody forgot to repeat would be a surprise. */
+function budgetOf(json: NonNullable<PolicyJson["budgets"]>): BudgetPolicy {
+  const { run = {}, thread = {}, day = {}, atCap = "park", cheaperModel = null } = json;
+  const { steps = null, activeTime: activeMs = null } = run;
+  const spending = (given: Readonly<{ cost?: number | undefined; tokens?: number | undefined }>) => ({
+    cost: given.cost ?? null,
+    tokens: given.tokens ?? null,
+  });
+  return {
+    limits: {
+      run: { ...spending(run), steps, activeMs },
+      thread: { ...NO_LIMITS, ...spending(thread) },
+      day: { ...NO_LIMITS, ...spending(day) },
+    },
+    atCap,
+    cheaperModel,
   };
 }

@@ -8,6 +8,7 @@ import { manifestOfRun } from "../runs/manifests.js";
 import type { RunRow } from "../runs/runs.js";
 import { getThread } from "../runs/threads.js";
 import { attentionOf } from "./attention.js";
+import { type SaidUsage, spendingOf } from "./budgets.js";
 import type { Engine } from "./engine.js";
 import { manifestKey } from "./manifest.js";
 import { type Json, renderJson } from "./render.js";
@@ -28,6 +29,8 @@ export async function runRecord(engine: Engine, run: RunRow) {
   ]);
   const state = await stateOf(engine, run, span);
   const messages = messagesOf(state.values);
+  const said = await saidUsage(engine, run, span, messages);
+  const spending = await spendingOf(db, run, engine.policyOf(run.graphId).budget, said);
   const attention = attentionOf(run);
   const approval = asked.find(({ runId }) => runId === run.runId);
   return {
@@ -52,9 +55,9 @@ export async function runRecord(engine: Engine, run: RunRow) {
         }
       : null,
     needs_attention: attention && { ...attention, last_step: state.next[0] ?? null },
-    cost_so_far: null,
-    token_so_far: await tokensOf(engine, run, span, messages),
-    budget: null,
+    cost_so_far: spending.cost,
+    token_so_far: spending.tokens,
+    budget: spending.budget,
     seed: null,
     result_uri: resultUri(engine, run, span),
     trace_id: null,
@@ -132,22 +135,27 @@ function planOf(values: Fields): Json {
   return renderJson(plan ?? []) ?? [];
 }
 
-/** Tokens that the messages this run added say they took. */
-async function tokensOf(
+/** What the messages this run added say that they took. */
+async function saidUsage(
   engine: Engine,
   run: RunRow,
   span: RunSpan | undefined,
   messages: readonly Fields[],
-): Promise<number> {
-  const counted = messages.filter((message) => typeof tokens(message) === "number");
-  if (counted.length === 0) return 0;
+): Promise<readonly SaidUsage[]> {
+  const counted = messages.flatMap((message) => {
+    const usage = fieldsOf(message["usage_metadata"]);
+    return typeof usage?.["total_tokens"] === "number" ? [{ message, usage, tokens: usage["total_tokens"] }] : [];
+  });
+  if (counted.length === 0) return [];
   const before = new Set(await idsBefore(engine, run, span));
-  return counted.reduce((sum, message) => (before.has(message["id"]) ? sum : sum + (tokens(message) ?? 0)), 0);
-}
-
-function tokens(message: Fields): number | undefined {
-  const total = fieldsOf(message["usage_metadata"])?.["total_tokens"];
-  return typeof total === "number" ? total : undefined;
+  return counted
+    .filter(({ message }) => !before.has(message["id"]))
+    .map(({ message, usage, tokens }) => ({
+      model: modelOf([message]),
+      tokens,
+      inputTokens: Number(usage["input_tokens"]) || 0,
+      outputTokens: Number(usage["output_tokens"]) || 0,
+    }));
 }
 
 /** Ids of the messages that were there when the run began. */

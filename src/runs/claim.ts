@@ -20,6 +20,10 @@ export type ClaimedRun = Readonly<{
   fresh: boolean;
   /** What it has waited for, since that was out of reach; null when it hasn't. */
   provider: string | null;
+  /** Its budget has room for a cheaper model only. */
+  cheaper: boolean;
+  /** A budget was set for it, its thread or its tenant, beside those of its graph. */
+  budgeted: boolean;
 }>;
 
 /** Up to `slots` runs of these graphs, for `owner`. */
@@ -47,6 +51,8 @@ export type ClaimRow = Readonly<{
   o_request: Buffer | null;
   o_fresh: boolean;
   o_provider: string | null;
+  o_cheaper: boolean;
+  o_budgeted: boolean;
 }>;
 
 export function claimedRun(row: ClaimRow): ClaimedRun {
@@ -64,6 +70,8 @@ export function claimedRun(row: ClaimRow): ClaimedRun {
     request: row.o_request,
     fresh: row.o_fresh,
     provider: row.o_provider,
+    cheaper: row.o_cheaper,
+    budgeted: row.o_budgeted,
   };
 }
 

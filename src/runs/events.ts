@@ -39,3 +39,19 @@ export async function listEvents(
   );
   return rows;
 }
+
+/** For how long workers have worked on the run, in ms, the attempt under way included. */
+export async function activeMs(sql: Sql, key: Readonly<{ tenantId: TenantId; runId: RunId }>): Promise<number> {
+  const { rows } = await sql.query<{ ms: number }>(
+    `select coalesce(sum(extract(epoch from coalesce(over_at, clock_timestamp()) - created_at)), 0)::float8 * 1000 as ms
+    from (
+      select type, created_at, lead(created_at) over (order by seq) as over_at
+      from events
+      where tenant_id = $1 and run_id = $2 and type in ('run.claimed', 'run.released', 'run.lease_lost', 'run.sleeping',
+        'run.retrying', 'run.waiting', 'run.settled', 'run.cancelled', 'run.gave_up')
+    ) e
+    where type = 'run.claimed'`,
+    [key.tenantId, key.runId],
+  );
+  return rows[0]?.ms ?? 0;
+}

@@ -30,6 +30,17 @@ export async function noteOutage(sql: Sql, lease: Lease, provider: string): Prom
   return rows[0]?.ms;
 }
 
+/** From now on the run is executed with the cheaper model. False when the lease is lost. */
+export async function noteCheaper(sql: Sql, lease: Lease): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `update runs
+    set cheaper = true
+    where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4`,
+    [lease.tenantId, lease.runId, lease.attempt, lease.owner],
+  );
+  return rowCount === 1;
+}
+
 /** Notes what a person did about a failed run: it waits for nobody any more. The thread must be locked. */
 export async function resolveRun(
   sql: Sql,

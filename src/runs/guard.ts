@@ -1,6 +1,8 @@
 // The fence: what proves, inside a statement, that an attempt still owns its run.
 // It locks the run rows in one order before it updates them: a plain join commits stale rows after a takeover (measured),
 // and unordered locks of two workers deadlock.
+import type { Lease } from "../core/clock.js";
+import type { Sql } from "../core/deps.js";
 
 /** How many parameters FENCE_CTES uses: tenants, run ids, attempts, wanted commit numbers, progress flags, owner. */
 export const FENCE_PARAM_COUNT = 6;
@@ -41,3 +43,15 @@ i as (
   left join l using (run_id)
   left join f using (run_id)
 )`;
+
+/** Locks the attempt's run until the transaction ends; false when the lease is lost. */
+export async function ownsRun(sql: Sql, lease: Lease): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `select 1
+    from runs
+    where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4
+    for no key update`,
+    [lease.tenantId, lease.runId, lease.attempt, lease.owner],
+  );
+  return rowCount === 1;
+}

@@ -162,7 +162,7 @@ test("the run record says what is known, before the move and after it", async ()
         agent_version: expect.anything(),
       },
       ...{ model: "test-model", current_step: "finished", status: "success", attempt: 1 },
-      ...{ messages_uri: null, tool_results_uri: null, plan: [], pending_approval: null },
+      ...{ messages_uri: null, tool_results_uri: null, plan: [], pending_approval: null, needs_attention: null },
       ...{
         cost_so_far: null,
         token_so_far: 30,

@@ -16,6 +16,7 @@ const FOR_ALL_TENANTS = [
   /^select due\.\* from unnest\(\$1::text\[\]\) k\(kind\) cross join lateral \( select \S+ from timers t where t\.status = 'due'/,
   /^select extract\(epoch from min\(first\.due_at\) .* cross join lateral \( select t\.due_at from timers t where t\.status = 'due'/,
   /^delete from idempotency_keys where created_at < /,
+  /^delete from model_calls where thread_id is null and day < /,
   /^delete from timers where status <> 'due' and updated_at < /,
 ];
 

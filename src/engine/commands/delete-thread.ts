@@ -1,5 +1,6 @@
 // Deletes a thread and everything it owns: rows in one transaction, objects after it. A tombstone keeps what is still on
 // its way (a mover's pack, a late worker) from bringing anything back.
+import { forgetThread } from "../../budgets/model-calls.js";
 import { type DoomedPack, doomThread } from "../../checkpoint/queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
@@ -41,6 +42,7 @@ async function deleteRows(sql: Sql, key: ThreadKey): Promise<Deleted | undefined
   await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move", "repack", "prune"], refIds: [key.threadId] });
   await insertTombstone(sql, key);
   const objects = await doomThread(sql, key);
+  await forgetThread(sql, key);
   await deleteThreadRow(sql, key);
   return { ended, objects };
 }

@@ -8,7 +8,7 @@ import { backoffMs } from "../../core/retry.js";
 import type { Outcome } from "../../core/run.js";
 import { type BreakerKey, breakerWaitMs, countBreakerFailure } from "../../runs/breakers.js";
 import { appendEvent } from "../../runs/events.js";
-import { countFailure, noteOutage } from "../../runs/failures.js";
+import { countFailure, noteCheaper, noteOutage } from "../../runs/failures.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
 import { handBack, type HandBackWhen } from "../../runs/settle.js";
 import { insertStreamChunks, type StreamLine } from "../../runs/stream-chunks.js";
@@ -68,8 +68,9 @@ async function decide(deps: Deps, sql: Sql, lease: Lease, outcome: HandedBack): 
     case "sleeping":
       return { when: { at: outcome.until }, event: { type: "run.sleeping", payload: { outcome: outcome.kind } } };
     case "released": {
-      const { afterMs } = outcome;
-      const event = { type: "run.released", payload: { outcome: outcome.kind } } as const;
+      const { afterMs, cheaper = false } = outcome;
+      if (cheaper && !(await noteCheaper(sql, lease))) throw leaseLost(lease);
+      const event = { type: "run.released", payload: { outcome: cheaper ? "cheaper_model" : outcome.kind } } as const;
       return { when: afterMs > 0 ? { afterMs } : null, event };
     }
     case "retry":

@@ -2,6 +2,8 @@
 import type { Lease } from "../../core/clock.js";
 import { linked } from "../../core/linked.js";
 import type { ClaimedRun } from "../../runs/claim.js";
+import type { SettledCall } from "../../budgets/model-calls.js";
+import { type Commit, emptyOp } from "../../checkpoint/ops.js";
 import type { Combiner } from "../commit.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Outages } from "./outages.js";
@@ -17,7 +19,11 @@ export type Attempt = Readonly<{
   fail: (why: unknown) => void;
   /** What ended the graph from outside, if something did: LangGraph may wrap or swallow what a saver throws. */
   failure: () => unknown;
-  commit: ReturnType<Combiner["forLease"]>;
+  commit: Commit;
+  /** What calls of models came to, for the next commit. */
+  calls: SettledCall[];
+  /** Stores them without one, when nothing else is to be stored. */
+  settleCalls(): Promise<void>;
 }>;
 
 export function startAttempt(
@@ -34,6 +40,7 @@ export function startAttempt(
   const send = options.combiner.forLease(lease, over);
   // One that waited before it began says with its first step nothing of what it waited for.
   let waited = run.provider !== null && run.begun;
+  const calls: SettledCall[] = [];
   let failed: unknown;
   const fail = (why: unknown): void => {
     failed ??= why;
@@ -50,13 +57,17 @@ export function startAttempt(
     commit: (op) => {
       // What tasks store when they are cut off, half an answer taken with it, is not for the next attempt.
       if (stop.aborted) return Promise.reject(stop.reason as Error);
-      const sent = send(op).catch((error: unknown) => {
+      const sent = send(op, calls.splice(0)).catch((error: unknown) => {
         fail(error);
         throw error;
       });
       if (!waited || !op.progress) return sent;
       waited = false;
       return sent.then(() => options.outages.over(run));
+    },
+    calls,
+    settleCalls: async () => {
+      if (calls.length > 0) await send(emptyOp(lease.threadId), calls.splice(0));
     },
   };
 }

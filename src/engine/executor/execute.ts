@@ -31,6 +31,7 @@ import { type AppendStream, createStreamSink, type StreamSink } from "../stream/
 import { openSource } from "../stream/source.js";
 import { type Attempt, startAttempt } from "./attempt.js";
 import { type Barriers, createBarriers } from "./barrier.js";
+import { budgetKeeper } from "./budget-keeper.js";
 import { callTimeouts } from "./call-timeouts.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
@@ -109,6 +110,8 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
     const cutOffBy = attempt.failure();
     // Whoever failed, nothing of the graph goes on in the background.
     attempt.fail(error);
+    // A store that is away leaves them in doubt: they count as reserved then.
+    await attempt.settleCalls().catch(() => undefined);
     const checkpointId = (await newestOwnCheckpoint(deps, lease)) ?? null;
     const outcome = failureOutcome(error, {
       cutOffBy,
@@ -120,6 +123,7 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
       policy,
       provider: `graph:${attempt.run.graphId}`,
       nowMs: Date.now() + options.clockOffsetMs(),
+      cheaper: attempt.run.cheaper,
     });
     if (outcome?.kind === "outage") options.outages.found(attempt.run, outcome);
     return outcome && { outcome, chunks: await lastChunks(outcome, () => sink ?? openSink(true)) };
@@ -152,6 +156,7 @@ async function streamGraph(
   });
   const policy = options.policyOf(run.graphId);
   const timeouts = callTimeouts(policy.timeouts, attempt.fail);
+  const budget = budgetKeeper(deps, attempt, policy.budget, () => saver.flushed());
   const control = new RunControl();
   const onDrain = (): void => control.requestDrain("worker stopping");
   drain.addEventListener("abort", onDrain, { once: true });
@@ -163,6 +168,7 @@ async function streamGraph(
       request,
       metadata: run.metadata,
       mode: policy.mode,
+      model: run.cheaper ? policy.budget.cheaperModel : null,
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
@@ -177,7 +183,13 @@ async function streamGraph(
         configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
         signal: stop,
         control,
-        ...options.barriers.before(graph, run.graphId, saver, stop, timeouts === null ? [] : [timeouts]),
+        ...options.barriers.before(
+          graph,
+          run.graphId,
+          saver,
+          stop,
+          [budget, timeouts].filter((watch) => watch !== null),
+        ),
       },
       plan,
     );

@@ -11,11 +11,13 @@ type ConfiguredRun = Readonly<{
   request: RunRequest;
   metadata: Readonly<Record<string, unknown>>;
   mode: RunPolicy["mode"];
+  /** What a model that can be chosen by configuration is to be; null: what was asked for. */
+  model: string | null;
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: number;
 }>;
 
-export function graphConfig({ run, lease, request, metadata, mode, clockOffsetMs }: ConfiguredRun) {
+export function graphConfig({ run, lease, request, metadata, mode, model, clockOffsetMs }: ConfiguredRun) {
   const { config, context, interrupt_before, interrupt_after } = request;
   const ids = { run_id: lease.runId, thread_id: lease.threadId, graph_id: run.graphId, assistant_id: run.assistantId };
   return {
@@ -23,6 +25,7 @@ export function graphConfig({ run, lease, request, metadata, mode, clockOffsetMs
     durability: mode === "edge" ? ("exit" as const) : ("sync" as const),
     configurable: {
       ...config.configurable,
+      ...(model === null ? {} : { model }),
       ...ids,
       // Internal to LangGraph: refuses an answer to a question that isn't open instead of giving it to the next one.
       __pregel_strict_resume: true,

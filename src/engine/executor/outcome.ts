@@ -3,6 +3,7 @@ import { inspect } from "node:util";
 import { isGraphDrained, type StateSnapshot } from "@langchain/langgraph";
 import type { OpenInterrupt } from "../../checkpoint/pending.js";
 import type { ApprovalPolicy } from "../../core/approval.js";
+import { BudgetExceeded } from "../../core/budget.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { classify, type Failure } from "../../core/failure.js";
 import type { RunPolicy } from "../../core/policy.js";
@@ -55,9 +56,12 @@ export function failureOutcome(
     /** What is out of reach, when the failure itself doesn't say. */
     provider: string;
     nowMs: number;
+    /** It has the cheaper model already. */
+    cheaper: boolean;
   }>,
-): Extract<Outcome, { kind: "error" | "released" | "retry" | "outage" }> | undefined {
+): Extract<Outcome, { kind: "success" | "error" | "released" | "retry" | "outage" }> | undefined {
   const cause = why.cutOffBy ?? error;
+  if (cause instanceof BudgetExceeded) return atCap(cause, why);
   if (isEngineError(cause, "lease_lost")) return undefined;
   // Our own stores were away, not the graph's doing: another attempt goes on from the last checkpoint.
   const away = why.cutOffBy === undefined ? isEngineError(error, "unavailable") : isTransientDbError(why.cutOffBy);
@@ -69,6 +73,21 @@ export function failureOutcome(
   const stopped = why.cutOffBy === undefined && (why.aborted || drained);
   if (stopped) return { kind: "released", afterMs: 0 };
   return failed(cause, why);
+}
+
+/** The next call of a model doesn't fit into a budget: what was chosen for that. */
+function atCap(
+  why: BudgetExceeded,
+  {
+    policy: { budget },
+    cheaper,
+    checkpointId,
+  }: Readonly<{ policy: RunPolicy; cheaper: boolean; checkpointId: string | null }>,
+): Extract<Outcome, { kind: "success" | "error" | "released" }> {
+  if (budget.atCap === "finish") return { kind: "success", checkpointId };
+  if (budget.atCap === "model" && !cheaper) return { kind: "released", afterMs: 0, cheaper: true };
+  const error = { code: why.code, type: why.name, message: why.message };
+  return { kind: "error", checkpointId, error, waitsFor: "person" };
 }
 
 function failed(

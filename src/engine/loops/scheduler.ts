@@ -1,6 +1,7 @@
 // The scheduler: turns due timers into their effects, and forgets those that are long over. Any number of processes may run
 // it at once.
 import type { Deps } from "../../core/deps.js";
+import { deleteGoneCalls } from "../../budgets/model-calls.js";
 import { deleteOldKeys } from "../../runs/idempotency-keys.js";
 import { deleteOldTimers, nextDueInMs } from "../../schedule/timers.js";
 import { FIRED_KINDS, fireTimers } from "../commands/fire-timers.js";
@@ -23,6 +24,7 @@ export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }
       if (fired > 0 || deps.clock.monotonicMs() < forgetAtMs) return fired;
       forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS;
       await deleteOldTimers(deps.db, KEEP_MS);
+      await deleteGoneCalls(deps.db);
       await deleteOldKeys(deps.db, KEEP_KEYS_MS);
       return 0;
     },
