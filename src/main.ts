@@ -253,6 +253,11 @@ const handlers: Handlers = {
     const { runsShow } = await import("./cli/runs.js");
     await withParts(place, ({ deps }) => runsShow(deps, runId, printer(place)), { bodies: true, project: false });
   },
+  async runsLog(place, how, runId) {
+    const { runsEvents, runsStory } = await import("./cli/story.js");
+    const tell = how === "story" ? runsStory : runsEvents;
+    await withParts(place, ({ deps }) => tell(deps, runId, printer(place)), { bodies: false, project: false });
+  },
   async runsResolve(place, how, runId, by) {
     const { runsClose, runsRetry } = await import("./cli/runs.js");
     const decided = { tenantId: DEFAULT_TENANT, runId, by: by ?? userInfo().username };

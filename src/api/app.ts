@@ -13,6 +13,7 @@ import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
 import { metaRoutes } from "./routes/meta.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
+import { runLogRoutes } from "./routes/run-log.js";
 import { runRoutes } from "./routes/runs.js";
 import { stateRoutes } from "./routes/state.js";
 import { threadRoutes } from "./routes/threads.js";
@@ -47,6 +48,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", threadRoutes(engine));
   app.route("/", stateRoutes(engine));
   app.route("/", runRoutes(engine));
+  app.route("/", runLogRoutes(engine));
   app.route("/", approvalRoutes(engine));
   app.route("/", failedRunRoutes(engine));
   app.route("/", budgetRoutes(engine));

@@ -1,9 +1,9 @@
 // A run's events as server-sent events, and what happens when the client goes away.
 import type { Context } from "hono";
 import type { Engine } from "../engine/engine.js";
+import { followLog, logLine, type LogPosition } from "../engine/run-log.js";
 import { readStream } from "../engine/stream/reader.js";
 import { isOfModes } from "../engine/stream/plan.js";
-import type { StreamLine } from "../runs/stream-chunks.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
@@ -23,25 +23,44 @@ export type SseOptions = Readonly<{
 
 /** Streams the run until it is finished. */
 export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: SseOptions): Response {
+  const { tenantId, runId } = run;
+  const { afterId, modes, onDisconnect } = options;
+  return sseOf(c, engine, run, onDisconnect, async function* (signal) {
+    const items = readStream(engine.deps, { tenantId, runId, afterId, signal, heartbeatMs: HEARTBEAT_MS });
+    for await (const item of items) {
+      if (item.kind === "heartbeat" || modes === undefined || isOfModes(item.line.event, modes)) yield item;
+    }
+  });
+}
+
+/** The run's log from there on, as it grows, until there is nothing to be expected any more. */
+export function sseLog(c: Context<ApiEnv>, engine: Engine, run: RunRow, after: LogPosition): Response {
+  return sseOf(c, engine, run, undefined, async function* (signal) {
+    for await (const item of followLog(engine.deps, run, { after, signal, heartbeatMs: HEARTBEAT_MS })) {
+      if (item === "heartbeat") yield { kind: "heartbeat" };
+      else yield { kind: "line", line: { id: item.id, event: item.type, json: JSON.stringify(logLine(item)) } };
+    }
+  });
+}
+
+type Line = Readonly<{ id: number | string; event: string; json: string }>;
+type Item = Readonly<{ kind: "heartbeat" }> | Readonly<{ kind: "line"; line: Line }>;
+
+function sseOf(
+  c: Context<ApiEnv>,
+  engine: Engine,
+  run: RunRow,
+  onDisconnect: (() => Promise<void>) | undefined,
+  open: (signal: AbortSignal) => AsyncIterable<Item>,
+): Response {
   c.header("Content-Type", "text/event-stream");
   c.header("Cache-Control", "no-cache");
   // A proxy that collects answers would turn the stream into one lump.
   c.header("X-Accel-Buffering", "no");
-  return whileConnected(c, engine, run, options.onDisconnect, async (body, signal) => {
-    const { tenantId, runId } = run;
-    const items = readStream(engine.deps, {
-      tenantId,
-      runId,
-      afterId: options.afterId,
-      signal,
-      heartbeatMs: HEARTBEAT_MS,
-    });
+  return whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
     try {
-      for await (const item of items) {
-        if (item.kind === "heartbeat") await body.write(": heartbeat\n\n");
-        else if (options.modes === undefined || isOfModes(item.line.event, options.modes))
-          await body.write(frame(item.line));
-      }
+      for await (const item of open(signal))
+        await body.write(item.kind === "heartbeat" ? ": heartbeat\n\n" : frame(item.line));
     } catch (error) {
       const known = asEngineError(error);
       if (known === undefined) throw error;
@@ -52,7 +71,7 @@ export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: Ss
 }
 
 /** JSON text needs no splitting into data lines: its line breaks are escaped. */
-function frame({ id, event, json }: StreamLine): string {
+function frame({ id, event, json }: Line): string {
   return `event: ${event.replaceAll(/[\r\n]/g, " ")}\ndata: ${json}\nid: ${id}\n\n`;
 }
 

@@ -47,3 +47,28 @@ export async function runSpan(
   const base = baseId === null ? null : { checkpointId: baseId, seq: baseSeq, runId: baseRunId, moved: baseMoved };
   return { checkpointId, seq, packKey, base };
 }
+
+export type StoredStep = Readonly<{
+  seq: number;
+  checkpointId: string;
+  attempt: number | null;
+  step: number | null;
+  source: string | null;
+  createdAt: Date;
+}>;
+
+/** The run's checkpoints of the root graph after `afterSeq`, in order. */
+export async function stepsOfRun(
+  sql: Sql,
+  page: Readonly<{ tenantId: TenantId; runId: RunId; afterSeq: number; limit: number }>,
+): Promise<StoredStep[]> {
+  const { rows } = await sql.query<StoredStep>(
+    `select seq, checkpoint_id as "checkpointId", attempt, step, source, created_at as "createdAt"
+    from checkpoints
+    where tenant_id = $1 and run_id = $2 and ns = '' and delta_channels is null and seq > $3
+    order by seq
+    limit $4`,
+    [page.tenantId, page.runId, page.afterSeq, page.limit],
+  );
+  return rows;
+}

@@ -68,6 +68,8 @@ export type Handlers = Readonly<{
     }>,
   ): Promise<void>;
   runsShow(place: Place, runId: RunId): Promise<void>;
+  /** What happened to a run: as a story, or event by event. */
+  runsLog(place: Place, how: "story" | "events", runId: RunId): Promise<void>;
   /** What a person decides about a run that failed. */
   runsResolve(place: Place, how: "retry" | "close", runId: RunId, by: string | null): Promise<void>;
   budgetsLs(place: Place, filter: Readonly<{ limit: number }>): Promise<void>;
@@ -246,6 +248,12 @@ function addRuns(program: Command, handlers: Handlers): void {
   withJson(command(runs, "show <run>", "show a run and its events")).action((run: string, flags: Flags) =>
     handlers.runsShow(place(flags), idArgument<RunId>(run, "a run")),
   );
+  const telling = (how: "story" | "events", description: string) =>
+    withJson(command(runs, `${how} <run>`, description)).action((run: string, flags: Flags) =>
+      handlers.runsLog(place(flags), how, idArgument<RunId>(run, "a run")),
+    );
+  telling("story", "tell what happened to a run, and what it waits for");
+  telling("events", "list the events and checkpoints of a run");
   const resolving = (how: "retry" | "close", description: string) =>
     withJson(command(runs, `${how} <run>`, description))
       .option("--as <name>", "who decides (default: this machine's user)")

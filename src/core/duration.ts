@@ -12,3 +12,17 @@ export function parseDuration(text: string): number | undefined {
 }
 
 export const DURATION_HINT = 'must be a length of time like "12h", "30d" or "8w", up to 2,000 years';
+
+/** Milliseconds for people, to two units at most: "40ms", "3.2s", "2m 5s", "3h 4m", "12d 3h". */
+export function durationText(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))}ms`;
+  if (ms < UNITS.m) return `${(ms / 1_000).toFixed(1)}s`;
+  const pairs = [
+    ["d", UNITS.d, "h", UNITS.h],
+    ["h", UNITS.h, "m", UNITS.m],
+    ["m", UNITS.m, "s", UNITS.s],
+  ] as const;
+  const [unit, length, smaller, part] = pairs.find((pair) => ms >= pair[1]) ?? pairs[2];
+  const rest = Math.floor((ms % length) / part);
+  return `${Math.floor(ms / length)}${unit}${rest === 0 ? "" : ` ${rest}${smaller}`}`;
+}

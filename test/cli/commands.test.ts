@@ -43,6 +43,11 @@ describe("commands on an installation", () => {
         run_id: run.run_id,
         events: expect.arrayContaining([expect.objectContaining({ type: "approval.asked" })]) as unknown,
       });
+      const story = (await cli("runs", "story", run.run_id)).stdout;
+      expect(story).toMatch(/begins attempt 1\n[^]*parked: it holds no worker\n[^]*\nNow: waits for an answer for/);
+      expect(await asJson("runs", "events", run.run_id)).toContainEqual(
+        expect.objectContaining({ type: "checkpoint.stored", attempt: 1 }),
+      );
       expect(await asJson("timers", "ls")).toContainEqual(
         expect.objectContaining({ kind: "run.release", ref_id: later.run_id }),
       );

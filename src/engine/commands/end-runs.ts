@@ -22,7 +22,7 @@ export async function endRuns(
     await withdrawQuestions(sql, { tenantId, threadId, reason: "the thread moved on" });
   }
   for (const run of ended) {
-    await appendEvent(sql, run, { type: "run.cancelled", attempt: run.attempt });
+    await appendEvent(sql, run, { type: "run.cancelled", attempt: run.attempt, payload: { reason: end.reason } });
   }
   return ids;
 }
