@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { startProcess, type TestProcess } from "../helpers/processes.js";
 import { withEngine, type TestEngine } from "../helpers/engine.js";
 import { agent } from "./graphs/agent.js";
+import { asking } from "./graphs/asking.js";
 import { busy } from "./graphs/busy.js";
 import { floating } from "./graphs/floating.js";
 import { late } from "./graphs/late.js";
@@ -38,7 +39,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
   const workers: TestProcess[] = [];
   try {
     const bodies = `file://${folder}/bodies`;
-    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy };
+    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking };
     await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
       let journals = 0;
       await work({

@@ -223,6 +223,26 @@ function askWorkAsk(works: { slow: boolean; started: number }) {
     .compile();
 }
 
+test("a worker that stops hands over within seconds what hears no signal: no crash, no failure is counted", async () => {
+  let entered = 0;
+  const graph = new StateGraph(Log)
+    .addNode("deaf", () => ((entered += 1) === 1 ? new Promise<never>(() => {}) : { log: ["done"] }))
+    .addEdge(START, "deaf")
+    .addEdge("deaf", END)
+    .compile();
+  await withEngine({ graphs: { graph }, workers: 0 }, async (t) => {
+    const worker = t.startWorker();
+    const { thread_id, run_id } = await start(t);
+    await until("the node", () => entered === 1);
+    hurry(t);
+    await worker.stop();
+    const { rows } = await t.db.db.query("select status, attempt, crashes, failures from runs");
+    expect(rows).toEqual([{ status: "pending", attempt: 1, crashes: 0, failures: 0 }]);
+    t.startWorker();
+    expect(await t.client.runs.join(thread_id, run_id)).toEqual({ log: ["done"] });
+  });
+});
+
 test("a worker that stops gives back what it is in the middle of: no crash is counted, no answer is taken twice", async () => {
   const works = { slow: true, started: 0 };
   await withEngine({ graphs: { graph: askWorkAsk(works) }, workers: 0 }, async (t) => {

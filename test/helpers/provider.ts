@@ -37,8 +37,10 @@ export async function startProvider(): Promise<Provider> {
     asked += 1;
     open += 1;
     atOnce = Math.max(atOnce, open);
-    request.resume();
+    let body = "";
+    request.on("data", (chunk) => (body += String(chunk)));
     request.on("end", () => {
+      const { model } = JSON.parse(body) as { model: string };
       void sleep(slowMs).then(() => {
         open -= 1;
         if (trouble !== undefined) {
@@ -49,7 +51,7 @@ export async function startProvider(): Promise<Provider> {
         }
         answered += 1;
         response.writeHead(200, { "content-type": "application/json" });
-        response.end(JSON.stringify(message(answered)));
+        response.end(JSON.stringify(message(answered, model)));
       });
     });
   });
@@ -70,12 +72,12 @@ export async function startProvider(): Promise<Provider> {
   };
 }
 
-function message(n: number) {
+function message(n: number, model: string) {
   return {
     id: `msg_${n}`,
     type: "message",
     role: "assistant",
-    model: "claude-stand-in",
+    model,
     content: [{ type: "text", text: `answer ${n}` }],
     stop_reason: "end_turn",
     stop_sequence: null,

@@ -118,16 +118,18 @@ test("at the cap a run goes on with the cheaper model, if that was chosen, and p
   const cost = { limits: { ...NO_BUDGET.limits, run: { ...NO_LIMITS, cost: 0.01 } } };
   await withBudget({ ...cost, atCap: "model", cheaperModel: "cheap" }, async (t, provider) => {
     await request(t, "PUT", "/v1/prices/claude-stand-in", { input_cost: 1_000, output_cost: 1_000 });
-    const { thread_id } = await t.client.threads.create();
-    const { run_id, status } = await run(t, thread_id);
-    const { rows } = await t.db.db.query<{ cheaper: boolean; attempt: number }>(
-      "select cheaper, attempt from runs where run_id = $1",
-      [run_id],
-    );
-    // This graph has one model only, whatever it is configured with: so the second attempt parks.
-    expect(rows).toEqual([{ cheaper: true, attempt: 2 }]);
-    expect(status).toBe("error");
-    expect(provider.asked()).toBe(0);
+    await request(t, "PUT", "/v1/prices/cheap", { input_cost: 1, output_cost: 1 });
+    const fits = await run(t, (await t.client.threads.create()).thread_id);
+    expect(fits).toMatchObject({
+      status: "success",
+      values: { messages: [{}, { response_metadata: { model: "cheap" } }] },
+    });
+    expect(await record(t, fits.thread_id, fits.run_id)).toMatchObject({ model: "cheap", token_so_far: TOKENS });
+    await request(t, "PUT", "/v1/prices/cheap", { input_cost: 500, output_cost: 500 });
+    const parks = await run(t, (await t.client.threads.create()).thread_id);
+    const { needs_attention } = await record(t, parks.thread_id, parks.run_id);
+    expect(needs_attention).toMatchObject({ code: "budget_exceeded", attempts: 2, failures: 0, crashes: 0 });
+    expect(provider.asked()).toBe(1);
   });
 });
 
