@@ -26,6 +26,7 @@ const EXPOSED_HEADERS = [
   "x-request-id",
   IGNORED_FIELDS_HEADER.toLowerCase(),
   REPLAYED_HEADER.toLowerCase(),
+  "preference-applied",
 ];
 
 /**

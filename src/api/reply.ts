@@ -4,7 +4,7 @@ import { renderText } from "../engine/render.js";
 import type { ApiEnv } from "./env.js";
 
 /** JSON whose values may hold messages and what else a graph's state has. */
-export function json(c: Context<ApiEnv>, value: unknown, status: 200 | 201 = 200): Response {
+export function json(c: Context<ApiEnv>, value: unknown, status: 200 | 201 | 202 = 200): Response {
   return c.body(renderText(value), status, { "Content-Type": "application/json" });
 }
 

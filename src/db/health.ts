@@ -42,3 +42,14 @@ export async function inspectServer(sql: Sql): Promise<ServerHealth> {
     idleInTransaction: sessions.rows.filter((s) => idle(s) && s.ageMs > OLD_IDLE_MS),
   };
 }
+
+/** Whether a connection of this name is open. Behind a pooler in transaction mode that says nothing about who opened it. */
+export async function isConnected(sql: Sql, applicationName: string): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    `select exists (
+      select 1 from pg_stat_activity where datname = current_database() and application_name = $1
+    ) as found`,
+    [applicationName],
+  );
+  return rows[0]?.found ?? false;
+}

@@ -3,6 +3,7 @@ import { type Context, Hono } from "hono";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { touchThread } from "../../engine/adopt/on-touch.js";
+import { awaitBriefly } from "../../engine/await-briefly.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRunOnce, type MadeRun, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
@@ -34,14 +35,19 @@ import { findThread } from "./threads.js";
 
 type C = Context<ApiEnv>;
 
+/** Proxies cut off what is silent for longer. */
+const MAX_WAIT_SECONDS = 60;
+
 export function runRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
 
   for (const kind of ["stateful", "stateless"] as const) {
     const base = kind === "stateful" ? "/threads/:thread_id/runs" : "/runs";
     routes.post(base, async (c) => {
-      const { run } = await create(engine, c, kind, "background");
-      return json(c, await runShape(engine, run));
+      const { run, again } = await create(engine, c, kind, "background");
+      const seconds = preferredWait(c.req.header("prefer"));
+      if (seconds === undefined) return json(c, await runShape(engine, run));
+      return resultOrLocation(engine, c, run, { seconds, isNew: !again });
     });
     routes.post(`${base}/stream`, async (c) => {
       readQuery(c, runStreamCreate);
@@ -189,6 +195,29 @@ async function findRun(engine: Engine, c: C): Promise<RunRow> {
   const run = await getRun(engine.deps.db, onThread ? { ...key, threadId: pathId<ThreadId>(c, "thread_id") } : key);
   if (run === undefined) throw new EngineError("not_found", "Run not found", { details: { run_id: runId } });
   return run;
+}
+
+/** Seconds that a caller would wait for the end (RFC 7240), as far as we let it; undefined when it would not. */
+function preferredWait(prefer: string | undefined): number | undefined {
+  const [, seconds] = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec(prefer ?? "") ?? [];
+  return seconds === undefined ? undefined : Math.min(Number(seconds), MAX_WAIT_SECONDS);
+}
+
+/** 200 with the result when it is there in time, else 202 and where it will be. */
+async function resultOrLocation(
+  engine: Engine,
+  c: C,
+  run: RunRow,
+  { seconds, isNew }: Readonly<{ seconds: number; isNew: boolean }>,
+): Promise<Response> {
+  c.header("Preference-Applied", `wait=${seconds}`);
+  const { signal } = c.req.raw;
+  const fresh = isNew && run.status === "pending" && run.attempt === 0;
+  const ended = await awaitBriefly(engine, run, { waitMs: seconds * 1_000, isNew: fresh, signal });
+  if (ended !== undefined) return json(c, await runResult(engine, ended));
+  c.header("Location", `/threads/${run.threadId}/runs/${run.runId}/join`);
+  const { tenantId, runId } = run;
+  return json(c, await runShape(engine, (await getRun(engine.deps.db, { tenantId, runId })) ?? run), 202);
 }
 
 /** The run's result once it has ended. */

@@ -1,4 +1,5 @@
 // What the main thread and the heartbeat thread say to each other.
+import { createHash } from "node:crypto";
 import type { HeldRun } from "../../runs/claim.js";
 
 export type HeartbeatData = Readonly<{
@@ -23,3 +24,8 @@ export type ToMain =
   | Readonly<{ kind: "ready" }>
   | Readonly<{ kind: "renewed"; runIds: readonly string[]; sentAt: bigint }>
   | Readonly<{ kind: "lost"; runId: string; attempt: number }>;
+
+/** What the connection of an owner's heartbeat is called: while there is one, the process lives. Names have 63 bytes at most. */
+export function heartbeatName(owner: string): string {
+  return `perdure heartbeat ${createHash("sha256").update(owner).digest("hex").slice(0, 24)}`;
+}

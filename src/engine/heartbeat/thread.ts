@@ -4,7 +4,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { openDb } from "../../db/pool.js";
 import { createLog } from "../../observe/log.js";
 import { renewLeases, type HeldRun } from "../../runs/claim.js";
-import type { Change, HeartbeatData, ToMain, ToThread } from "./messages.js";
+import { type Change, heartbeatName, type HeartbeatData, type ToMain, type ToThread } from "./messages.js";
 
 /** A row is locked for some milliseconds by each commit of its run; one locked for longer waits for the next beat. */
 const LOCKED_PAUSE_MS = 25;
@@ -14,7 +14,7 @@ const data = workerData as HeartbeatData;
 const port = parentPort;
 if (port === null) throw new Error("the heartbeat is started as a worker thread only");
 const log = createLog(data.logLevel, { name: "heartbeat" });
-const db = openDb({ url: data.databaseUrl, max: 1, log, applicationName: "perdure heartbeat" });
+const db = openDb({ url: data.databaseUrl, max: 1, log, applicationName: heartbeatName(data.owner) });
 /** When the main thread last ticked; both threads read the machine's monotonic clock. */
 const ticks = new BigInt64Array(data.ticks);
 const held = new Map<string, HeldRun>();
