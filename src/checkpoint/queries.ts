@@ -293,9 +293,10 @@ export async function stepsOfRun(
   run: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
 ): Promise<number> {
   const { rows } = await sql.query<{ n: number }>(
-    `select count(*)::int as n
+    // An input is followed by a step that only takes it in.
+    `select (count(*) filter (where source = 'loop') - count(*) filter (where source = 'input'))::int as n
     from checkpoints
-    where tenant_id = $1 and run_id = $2 and thread_id = $3 and ns = '' and source = 'loop'`,
+    where tenant_id = $1 and run_id = $2 and thread_id = $3 and ns = ''`,
     [run.tenantId, run.runId, run.threadId],
   );
   return rows[0]?.n ?? 0;

@@ -101,7 +101,7 @@ async function errorOf(deps: Deps, run: RunRow, print: Output): Promise<RunError
 
 /** Goes on for a run that failed, in a new one. */
 export async function runsRetry(deps: Deps, resolve: Resolve, print: Output & Readonly<{ json: boolean }>) {
-  const run = await retryRun(deps, resolve);
+  const { run } = await retryRun(deps, { ...resolve, once: null });
   if (print.json) return print.line(json(wire(run)));
   print.line(`Run ${run.runId} goes on for it on thread ${run.threadId}.`);
 }

@@ -56,7 +56,9 @@ function sentence(entries: readonly LogEntry[]): string {
     case "run.claimed":
       return `worker ${say(p.owner)} begins attempt ${attempt}`;
     case "run.released":
-      return "the worker gave it back: it was stopping, or a store was away";
+      return p.outcome === "cheaper_model"
+        ? "it goes on with the cheaper model"
+        : "the worker gave it back: it was stopping, or a store was away";
     case "run.lease_lost":
       return `the worker of attempt ${attempt} died or lost its lease (crash ${say(p.crashes)} without progress)`;
     case "run.sleeping":
@@ -77,6 +79,8 @@ function sentence(entries: readonly LogEntry[]): string {
       return `a person lets run ${say(p.by_run_id)} go on for it`;
     case "run.closed":
       return "a person closed it";
+    case "budget.exceeded":
+      return `the next call of a model doesn't fit into the budget of the ${say(p.scope)}: ${say(p.spent)} of ${say(p.limit)} ${say(p.what)}`;
     case "approval.asked":
       return `it asks: ${list(p.interrupt_ids)}`;
     case "approval.voted":

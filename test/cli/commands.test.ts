@@ -99,6 +99,53 @@ describe("commands on an installation", () => {
     });
   });
 
+  it("show the runs that wait for a person, retry one, close another, and set budgets and prices", LONG, async () => {
+    const cwd = await createProject();
+    const bodies = `file://${cwd}/bodies`;
+    let broken = true;
+    const failing = new StateGraph(Annotation.Root({ n: Annotation<number> }))
+      .addNode("fail", () => {
+        if (broken) throw Object.assign(new Error("no luck"), { status: 500 });
+        return { n: 2 };
+      })
+      .addEdge("__start__", "fail");
+    const policies = { failing: { maxAttempts: 1 } };
+    await withEngine({ graphs: { failing }, bodies, policies }, async ({ client, db }) => {
+      const cli = (...args: string[]) =>
+        runProcess(args, { cwd, env: { DATABASE_URL: db.url, PERDURE_BODIES: bodies } });
+      const start = async () => {
+        const { thread_id } = await client.threads.create();
+        const { run_id } = await client.runs.create(thread_id, "failing", { input: { n: 1 } });
+        await client.runs.join(thread_id, run_id);
+        return { thread_id, run_id };
+      };
+      const [first, second] = [await start(), await start()];
+      const inbox = async () => JSON.parse((await cli("runs", "ls", "--needs-attention", "--json")).stdout) as unknown;
+      expect(await inbox()).toMatchObject([
+        { run_id: second.run_id, needs_attention: { code: "server_error", failures: 1 } },
+        { run_id: first.run_id },
+      ]);
+      broken = false;
+      expect((await cli("runs", "retry", first.run_id, "--as", "dora")).output).toContain("goes on for it on thread");
+      expect((await cli("runs", "close", second.run_id)).output).toContain("is closed");
+      expect(await inbox()).toEqual([]);
+      await until("the retry", async () => (await client.threads.get(first.thread_id)).status === "idle");
+      expect((await cli("runs", "show", first.run_id)).output).toMatch(/resolved +retried by dora, run /);
+      const late = await cli("runs", "retry", second.run_id);
+      expect(late).toMatchObject({ code: 1, output: expect.stringContaining("was closed by") as unknown });
+
+      expect((await cli("budgets", "set", "thread", first.thread_id, "--cost", "0.5")).code).toBe(0);
+      expect((await cli("budgets", "set", "day", "--tokens", "5")).code).toBe(0);
+      expect(JSON.parse((await cli("budgets", "ls", "--json")).stdout)).toMatchObject([
+        { scope: "day", tokens: 5 },
+        { scope: "thread", ref_id: first.thread_id, cost: 0.5, tokens: null },
+      ]);
+      expect((await cli("budgets", "set", "run", "x", "--cost", "1")).output).toContain("is not the id of a run");
+      expect((await cli("budgets", "price", "m", "--input", "1", "--output", "2.5")).code).toBe(0);
+      expect((await cli("budgets", "prices")).output).toMatch(/^m +1 +2\.5$/m);
+    });
+  });
+
   it("say what there is not, with exit code 1", LONG, async () => {
     const cwd = await createProject();
     const bodies = `file://${cwd}/bodies`;

@@ -30,11 +30,11 @@ async function pass(t: TestEngine): Promise<void> {
 const waits = (t: TestEngine, run_id: string) =>
   until("the run to wait", async () => ((await read(t, run_id)).availableAt !== null ? true : null));
 
-async function post(t: TestEngine, path: string, body: object = {}) {
+async function post(t: TestEngine, path: string, body: object = {}, more: Record<string, string> = {}) {
   const init = {
     method: "POST",
     body: JSON.stringify(body),
-    headers: { "content-type": "application/json", accept: "application/json" },
+    headers: { "content-type": "application/json", accept: "application/json", ...more },
   };
   const response = await t.app.request(path, init);
   return { status: response.status, body: (await response.json()) as Record<string, unknown> };
@@ -124,8 +124,11 @@ test("a run that failed before its first checkpoint is retried with its input; o
     await t.client.runs.join(thread_id, run_id);
     expect(await read(t, run_id)).toMatchObject({ errorCode: "unauthorized", waitsFor: null, attempt: 1 });
     broken = false;
-    const { status, body } = await post(t, `/v1/runs/${run_id}/retry`, { by: "ann" });
+    const key = { "idempotency-key": "once" };
+    const { status, body } = await post(t, `/v1/runs/${run_id}/retry`, { by: "ann" }, key);
     expect(status).toBe(200);
+    const same = await post(t, `/v1/runs/${run_id}/retry`, { by: "ann" }, key);
+    expect(same).toMatchObject({ status: 200, body: { run_id: body.run_id } });
     expect(await t.client.runs.join(thread_id, String(body.run_id))).toEqual({ log: ["given", "s1"] });
 
     broken = true;

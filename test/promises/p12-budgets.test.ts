@@ -147,6 +147,32 @@ test("costs are what tokens cost by the prices that were set; a model without a 
   });
 });
 
+test("steps and active time of a run end it before its next call; bad budgets are refused by name", async () => {
+  const of = (limit: object) => ({ limits: { ...NO_BUDGET.limits, run: { ...NO_LIMITS, ...limit } } });
+  for (const [limit, asked] of [
+    [{ steps: 1 }, 0],
+    [{ steps: 2 }, 1],
+    [{ activeMs: 0 }, 0],
+    [{ activeMs: 60_000 }, 1],
+  ] as const) {
+    await withBudget(of(limit), async (t, provider) => {
+      await run(t, (await t.client.threads.create()).thread_id);
+      expect(provider.asked(), JSON.stringify(limit)).toBe(asked);
+      const id = (await t.client.threads.create()).thread_id;
+      for (const [path, body, message] of [
+        [`thread/${id}`, { steps: 1 }, "steps, active_ms"],
+        [`run/${id}`, { tokens: -1 }, "tokens"],
+        ["run/x", {}, "must be a UUID"],
+        ["month/x", {}, "scope"],
+      ] as const) {
+        const refused = await request(t, "PUT", `/v1/budgets/${path}`, body);
+        expect(refused.status).toBe(422);
+        expect(JSON.stringify(refused.body)).toContain(message);
+      }
+    });
+  }
+});
+
 test("a run without a budget says what it took as its messages do", async () => {
   await withBudget({}, async (t) => {
     const { thread_id, run_id } = await run(t, (await t.client.threads.create()).thread_id);

@@ -7,6 +7,7 @@ import type { Engine } from "../../engine/engine.js";
 import { attentionOf } from "../../engine/attention.js";
 import { listRuns } from "../../runs/runs.js";
 import type { ApiEnv } from "../env.js";
+import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { flag, integer, pathId, readBody, readQuery } from "../request.js";
 import { runShape } from "../run-shape.js";
@@ -33,7 +34,8 @@ export function failedRunRoutes(engine: Engine): Hono<ApiEnv> {
 
   /** Answers with the run that goes on for it. */
   routes.post("/v1/runs/:run_id/retry", async (c) => {
-    const run = await retryRun(engine.deps, await resolve(c));
+    const { run, again } = await retryRun(engine.deps, { ...(await resolve(c)), once: onceOf(engine, c) });
+    if (again) markReplayed(c);
     c.header("Content-Location", `/threads/${run.threadId}/runs/${run.runId}`);
     return json(c, await runShape(engine, run));
   });

@@ -10,21 +10,26 @@ import { getRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { type LockedThread, lockThread } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
 import { insertAccepted } from "./create-run.js";
+import { type MadeRun, type Once, runMadeBefore, takeOnce } from "./make-once.js";
 import type { RunRequest } from "./request.js";
 import { loadRunSettings } from "./settings-of-run.js";
 
 export type Resolve = Readonly<{ tenantId: TenantId; runId: RunId; by: string }>;
 
 /**
- * Goes on from the last checkpoint of a run that ended in error, or from its input if it has none. Returns the new run.
+ * Goes on from the last checkpoint of a run that ended in error, or from its input if it has none, in the run it returns.
  * Throws `not_found`, and `conflict` when it didn't fail, the thread has gone on, or somebody was first.
  */
-export async function retryRun(deps: Deps, retry: Resolve): Promise<RunRow> {
+export async function retryRun(deps: Deps, retry: Resolve & Readonly<{ once: Once | null }>): Promise<MadeRun> {
+  const { once } = retry;
+  const before = once === null ? undefined : await runMadeBefore(deps, once);
+  if (before !== undefined) return { run: before, again: true };
   const failed = await loadRunSettings(deps, retry);
   if (failed === undefined) throw notFound(retry.runId);
   const runId = deps.ids.next<RunId>();
   const run = await deps.db.tx(async (sql) => {
     const { run, thread } = await lockFailed(sql, retry);
+    await takeOnce(sql, once, runId);
     if (run.resolved === "closed") throw resolvedBefore(run);
     const ahead = await lockUnfinishedRuns(sql, thread);
     const newer = (await newerRun(sql, run)) ?? ahead.find((other) => other.head)?.runId;
@@ -42,7 +47,7 @@ export async function retryRun(deps: Deps, retry: Resolve): Promise<RunRow> {
     });
   });
   deps.notifier.notify("runs");
-  return run;
+  return { run, again: false };
 }
 
 /**
