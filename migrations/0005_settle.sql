@@ -76,12 +76,21 @@ begin
     u(tenant_id, thread_id, run_id, attempt, status, error_code, error_type)
   where u.run_id = any(done);
 
+  -- Where the graph had no place for an answer nothing was done with it: the questions are open again.
+  update approvals a
+  set status = 'pending', decided_at = null, decided_by = null, decided_run_id = null, decision = null
+  from unnest(tenant_ids, thread_ids, run_ids, error_codes) u(tenant_id, thread_id, run_id, error_code)
+  where u.run_id = any(done) and u.error_code = 'graph_changed' and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id
+    and a.status = 'decided' and a.decided_run_id = u.run_id;
+
   -- What the state doesn't wait for any more can't be answered.
   with closed as (
     update approvals a
     set status = 'withdrawn', decided_at = clock_timestamp(), withdrawn_reason = 'the thread moved on'
-    from unnest(tenant_ids, thread_ids, run_ids, questions) u(tenant_id, thread_id, run_id, questions)
+    from unnest(tenant_ids, thread_ids, run_ids, questions, error_codes)
+      u(tenant_id, thread_id, run_id, questions, error_code)
     where u.run_id = any(done) and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id and a.status = 'pending'
+      and u.error_code is distinct from 'graph_changed'
       and not exists (select 1 from json_array_elements(u.questions::json) q where q ->> 'interrupt_id' = a.interrupt_id)
     returning a.tenant_id, a.approval_id
   )
@@ -211,9 +220,13 @@ begin
         where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status in ('pending', 'running')
           and r.waits_for is distinct from 'approval') then 'busy'
       when u.status = 'success' then 'idle'
+      when u.error_code = 'graph_changed' and exists (
+        select 1
+        from approvals a
+        where a.tenant_id = u.tenant_id and a.thread_id = u.thread_id and a.status = 'pending') then 'interrupted'
       else u.status end,
     updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
-  from unnest(tenant_ids, thread_ids, run_ids, statuses) u(tenant_id, thread_id, run_id, status)
+  from unnest(tenant_ids, thread_ids, run_ids, statuses, error_codes) u(tenant_id, thread_id, run_id, status, error_code)
   where u.run_id = any(done) and t.tenant_id = u.tenant_id and t.thread_id = u.thread_id;
 
   return query

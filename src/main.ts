@@ -238,6 +238,13 @@ const handlers: Handlers = {
     return healthy;
   },
 
+  async check(place) {
+    const { check } = await import("./cli/check.js");
+    let fits = false;
+    await withEngine(place, async (engine) => void (fits = await check(engine, printer(place))));
+    return fits;
+  },
+
   async graphs(place) {
     const project = (await readSettings(place, "project")).project as Project;
     const { graphsLs } = await import("./cli/graphs.js");

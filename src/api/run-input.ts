@@ -40,6 +40,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     onCompletion: body.on_completion ?? (threadId === null ? "delete" : "keep"),
     afterSeconds: body.after_seconds ?? null,
     caller: asked.caller,
+    graph: null,
     createdBy: "api",
   };
 }

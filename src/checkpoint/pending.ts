@@ -28,3 +28,19 @@ function asked(tuple: CheckpointTuple | undefined): Readonly<{ taskId: string; i
       })),
     );
 }
+
+const BRANCH = "branch:to:";
+
+/** The nodes that a checkpoint has yet to enter, by what is stored with it and not by any graph. */
+export function pendingNodes(tuple: CheckpointTuple | undefined): string[] {
+  const values = tuple?.checkpoint.channel_values ?? {};
+  const branches = Object.keys(values).filter((channel) => channel.startsWith(BRANCH));
+  const sends = Array.isArray(values["__pregel_tasks"]) ? (values["__pregel_tasks"] as { node?: unknown }[]) : [];
+  const sent = sends.flatMap(({ node }) => (typeof node === "string" ? [node] : []));
+  return [...new Set([...branches.map((channel) => channel.slice(BRANCH.length)), ...sent])];
+}
+
+/** The state's own keys in a checkpoint. */
+export function stateKeys(tuple: CheckpointTuple | undefined): string[] {
+  return Object.keys(tuple?.checkpoint.channel_values ?? {}).filter((channel) => !/^(__|branch:)/.test(channel));
+}

@@ -2,10 +2,11 @@
 import { type ApprovalRow, getApproval, listApprovals } from "../approvals/approvals.js";
 import { EngineError } from "../core/errors.js";
 import { type ApprovalId, DEFAULT_TENANT } from "../core/ids.js";
-import { decideApproval } from "../engine/commands/decide-approval.js";
+import { decideApproval, type ShapeOf } from "../engine/commands/decide-approval.js";
 import type { Engine } from "../engine/engine.js";
 import { answerTo, type YesOrNo } from "../engine/hitl.js";
 import { renderJson } from "../engine/render.js";
+import { graphShape } from "../engine/refuse-unknown.js";
 import { readThreadHeads } from "../engine/thread-head.js";
 import { getThread } from "../runs/threads.js";
 import { type Output, table } from "./output.js";
@@ -58,7 +59,8 @@ export async function approvalsAnswer(
   const value =
     answer.kind === "value" ? answer.value : answerTo((await questionsOf(engine, [approval])).get(approvalId), answer);
   const caller = { person: decidedBy, roles: decision.roles };
-  const input = { tenantId: DEFAULT_TENANT, approvalId, value, caller, decidedBy, once: null };
+  const shapeOf: ShapeOf = (asking) => graphShape(engine, asking);
+  const input = { tenantId: DEFAULT_TENANT, approvalId, value, caller, shapeOf, decidedBy, once: null };
   const { run } = await decideApproval(engine.deps, input);
   if (print.json) return print.line(json(wire(run)));
   print.line(`Answered. Run ${run.runId} goes on with it on thread ${run.threadId}.`);

@@ -56,6 +56,7 @@ export type Handlers = Readonly<{
   migrate(place: Place): Promise<void>;
   /** True when all is well. */
   doctor(place: Place): Promise<boolean>;
+  check(place: Place): Promise<boolean>;
   graphs(place: Place): Promise<void>;
   runsLs(
     place: Place,
@@ -221,6 +222,11 @@ function addSetUp(program: Command, handlers: Handlers, onUnhealthy: () => void)
   );
   withJson(command(program, "doctor", "find out whether this environment can work")).action(async (flags: Flags) => {
     if (!(await handlers.doctor(place(flags)))) onUnhealthy();
+  });
+  withJson(
+    command(program, "check", "find out whether what is parked can go on with the graphs as they are now"),
+  ).action(async (flags: Flags) => {
+    if (!(await handlers.check(place(flags)))) onUnhealthy();
   });
   withJson(command(program, "graphs", "load the graphs and list them")).action((flags: Flags) =>
     handlers.graphs(place(flags)),

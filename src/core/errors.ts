@@ -10,6 +10,7 @@ export type ErrorCode =
   | "more_votes_needed" // the answer counts, but not alone
   | "forbidden" // not for this caller
   | "not_implemented" // known to the wire contract, not served yet
+  | "graph_changed" // the graph has no place any more for what is to go on
   | "graph_invalid" // the graph file or export can't be used
   | "config_invalid" // configuration or environment can't be used
   | "lease_lost" // another attempt owns the run now: stop, write nothing

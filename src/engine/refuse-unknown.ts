@@ -48,6 +48,21 @@ async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: Cr
   }
 }
 
+/** The graph of a run that brings an answer, as it is now. */
+export async function graphShape(
+  { graphs }: Pick<Engine, "graphs">,
+  { assistant, request }: Pick<CreateRunInput, "assistant" | "request">,
+): Promise<CreateRunInput["graph"]> {
+  if (!graphs.has(assistant.graphId)) return null;
+  const given = assistant.config.configurable as Readonly<Record<string, unknown>> | undefined;
+  const configurable = { ...given, ...request.config.configurable };
+  const { nodes } = await graphs.get(assistant.graphId, {
+    configurable,
+    context: request.context ?? assistant.context,
+  });
+  return { nodes, version: graphs.version(assistant.graphId) };
+}
+
 /** What to say about a name that is none of the graph's nodes. */
 export function unknownNode(node: string, graphId: string, nodes: readonly string[]): string {
   const guess = nearest(node.slice(0, 200), nodes);

@@ -1,7 +1,7 @@
 // Conversations (table `threads`) as people read, make, label and delete them. Locking and status: thread-lock.ts.
 // Ephemeral threads belong to stateless runs: readers that serve people don't see them.
 import type { Sql } from "../core/deps.js";
-import type { TenantId, ThreadId } from "../core/ids.js";
+import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
 import type { ThreadKey } from "./thread-lock.js";
 
@@ -183,4 +183,28 @@ export async function deleteThreadRow(sql: Sql, key: ThreadKey): Promise<boolean
     key.threadId,
   ]);
   return rowCount > 0;
+}
+
+/** Threads that are to go on some time: which of them, by id after `after`, and the code that ran them last. */
+export async function parkedThreads(
+  sql: Sql,
+  page: Readonly<{ tenantId: TenantId; after: ThreadId | null; limit: number }>,
+): Promise<(ThreadRow & Readonly<{ runId: RunId | null; agentVersion: string | null }>)[]> {
+  const { rows } = await sql.query<ThreadRow & { runId: RunId | null; agentVersion: string | null }>(
+    `select ${COLUMNS}, last.run_id as "runId", last.agent_version as "agentVersion"
+    from threads
+    left join lateral (
+      select run_id, agent_version
+      from runs r
+      where r.tenant_id = threads.tenant_id and r.thread_id = threads.thread_id and r.agent_version is not null
+      order by r.seq desc
+      limit 1
+    ) last on true
+    where threads.tenant_id = $1 and threads.status in ('interrupted', 'busy') and not threads.ephemeral
+      and ($2::uuid is null or threads.thread_id > $2)
+    order by threads.thread_id
+    limit $3`,
+    [page.tenantId, page.after, page.limit],
+  );
+  return rows;
 }

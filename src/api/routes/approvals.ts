@@ -6,6 +6,7 @@ import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, TenantId, ThreadId } from "../../core/ids.js";
 import { decideApproval } from "../../engine/commands/decide-approval.js";
 import type { Engine } from "../../engine/engine.js";
+import { graphShape } from "../../engine/refuse-unknown.js";
 import { readThreadHeads } from "../../engine/thread-head.js";
 import { getThread } from "../../runs/threads.js";
 import type { ApiEnv } from "../env.js";
@@ -58,6 +59,7 @@ export function approvalRoutes(engine: Engine): Hono<ApiEnv> {
       tenantId: c.get("tenantId"),
       approvalId,
       value,
+      shapeOf: (asking) => graphShape(engine, asking),
       caller,
       decidedBy,
       once: onceOf(engine, c),

@@ -8,7 +8,7 @@ import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRunOnce, type MadeRun, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
 import { rollBackRun } from "../../engine/commands/roll-back-runs.js";
-import { refuseUnknown } from "../../engine/refuse-unknown.js";
+import { graphShape, refuseUnknown } from "../../engine/refuse-unknown.js";
 import { runRecord } from "../../engine/run-record.js";
 import { runResult } from "../../engine/run-result.js";
 import { awaitRun } from "../../engine/stream/await-run.js";
@@ -165,9 +165,11 @@ async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): 
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
   const { headers } = c.req.raw;
   const caller = engine.callerOf(headers);
-  const input = runInput(body, { tenantId, threadId, assistant, headers, caller, waits });
+  const asked = runInput(body, { tenantId, threadId, assistant, headers, caller, waits });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
-  await refuseUnknown(engine, input);
+  await refuseUnknown(engine, asked);
+  const answers = (asked.request.command?.resume ?? null) !== null;
+  const input = answers ? { ...asked, graph: await graphShape(engine, asked) } : asked;
   if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
   return { run: await engine.acceptRun(input).catch(asRefusal), again: false };
 }

@@ -9,6 +9,7 @@ import { appendEvent } from "../../runs/events.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
+import { refuseMisfit } from "../fit.js";
 import { type Answers, countVote, refuseStrangers } from "./answer.js";
 import { endRuns } from "./end-runs.js";
 import { goneRuns, rollBackRuns } from "./roll-back-runs.js";
@@ -34,6 +35,8 @@ export type CreateRunInput = Readonly<{
   onCompletion: "delete" | "keep";
   afterSeconds: number | null;
   caller: Caller;
+  /** The graph's nodes, where an answer may find its own gone; null: that is not looked at. */
+  graph: Readonly<{ nodes: object; version: string }> | null;
   /** Who asks, for the record of decisions, where the caller isn't known. */
   createdBy: string;
 }>;
@@ -46,7 +49,7 @@ export type AcceptedInput = Pick<
 /**
  * Creates a run and returns it once it is durable.
  * Throws `not_found` (no such thread), `thread_busy` (strategy reject), `not_pending` (a resume that answers nothing),
- * `forbidden` (not for this caller), `more_votes_needed` (the answer is counted), `conflict` (a question that is to be answered first).
+ * `graph_changed` (the node that asks is gone), `forbidden` (not for this caller), `more_votes_needed` (the answer is counted), `conflict` (a question that is to be answered first).
  */
 export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunRow> {
   const runId = deps.ids.next<RunId>();
@@ -148,6 +151,10 @@ async function answerOf(
   }
   const { answers, asked } = await resolveResume(sql, { ...thread, resume, checkpoint: input.request.checkpoint });
   refuseStrangers(asked, input.caller);
+  if (input.graph !== null) {
+    const nodes = asked.flatMap(({ node }) => node ?? []);
+    refuseMisfit(input.graph, nodes, { ...input.assistant, ...thread, version: input.graph.version });
+  }
   const vote = await countVote(sql, asked, answers, input.caller);
   if (vote !== undefined && "waiting" in vote) return vote;
   return { answers, decidedBy: vote?.decidedBy ?? input.caller.person ?? input.createdBy };

@@ -5,11 +5,14 @@ import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, TenantId } from "../../core/ids.js";
 import { getApproval, type ApprovalRow } from "../../approvals/approvals.js";
 import { createRunOnce, type MadeRun, type Once, runMadeBefore } from "./make-once.js";
-import { settingsOfRun } from "./settings-of-run.js";
+import type { CreateRunInput } from "./create-run.js";
+import { type RunSettings, settingsOfRun } from "./settings-of-run.js";
+
+export type ShapeOf = (asking: RunSettings) => Promise<CreateRunInput["graph"]>;
 
 /**
  * Answers the approval and returns the run that goes on with it. First wins.
- * Throws `not_found`, `forbidden`, `more_votes_needed`, and `not_pending` naming who decided what when it isn't open any more.
+ * Throws `not_found`, `graph_changed`, `forbidden`, `more_votes_needed`, and `not_pending` naming who decided what when it isn't open any more.
  */
 export async function decideApproval(
   deps: Deps,
@@ -18,6 +21,8 @@ export async function decideApproval(
     approvalId: ApprovalId;
     value: unknown;
     caller: Caller;
+    /** The graph that asked, as it is now. */
+    shapeOf: ShapeOf;
     /** Who decides, where the caller isn't known. */
     decidedBy: string;
     once: Once | null;
@@ -45,6 +50,7 @@ export async function decideApproval(
     onCompletion: "keep",
     afterSeconds: null,
     caller: decision.caller,
+    graph: await decision.shapeOf(asking),
     createdBy: decision.decidedBy,
   } as const;
   return createRunOnce(deps, input, once);

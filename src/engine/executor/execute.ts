@@ -19,6 +19,7 @@ import type { Handover } from "../handover.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
 import { edgeLost, edgeOutcome, refuseWaiting } from "../edge.js";
+import { refuseMisfit } from "../fit.js";
 import { leaseLost } from "../lease-lost.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
@@ -172,7 +173,8 @@ async function streamGraph(
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
-    const { input, checkpoint, endsTasks, sleeps } = await attemptInput(db, saver, lease, request, run.begun);
+    const { input, checkpoint, endsTasks, sleeps, pending } = await attemptInput(db, saver, lease, request, run.begun);
+    refuseMisfit(graph, pending, { ...run, version: options.graphs.version(run.graphId), threadId });
     if (endsTasks) await graph.updateState({ ...base, signal: stop }, null, END);
     const plan = planStream(request);
     const source = await openSource(

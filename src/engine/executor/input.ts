@@ -5,7 +5,7 @@ import { Command, Send } from "@langchain/langgraph";
 import type { Lease } from "../../core/clock.js";
 import type { Sql } from "../../core/deps.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
-import { openInterrupts } from "../../checkpoint/pending.js";
+import { openInterrupts, pendingNodes } from "../../checkpoint/pending.js";
 import { type CheckpointRef, resumeMapOf, type RunCommand, type RunRequest } from "../commands/request.js";
 import { sleepOf } from "../sleep.js";
 
@@ -17,6 +17,8 @@ export type AttemptInput = Readonly<{
   endsTasks: boolean;
   /** Sleeps that go on: until when, by interrupt id. */
   sleeps: Readonly<Record<string, string>>;
+  /** Nodes that it goes on in. */
+  pending: readonly string[];
 }>;
 
 /** Decides from what is stored, so that any number of crashes leads to the same decision. */
@@ -33,16 +35,22 @@ export async function attemptInput(
   const continues = answers !== undefined || (command === null && input === null && checkpoint === null);
   const starts = !begun || (!continues && (await newestCheckpointOfRun(sql, lease)) === undefined);
   if (starts && !continues) {
-    return { input: command === null ? input : toCommand(command), checkpoint, endsTasks: false, sleeps: {} };
+    return {
+      input: command === null ? input : toCommand(command),
+      checkpoint,
+      endsTasks: false,
+      sleeps: {},
+      pending: [],
+    };
   }
-  const { resume, sleeps } = await openAnswers(sql, saver, lease, answers ?? {});
+  const { resume, sleeps, pending } = await openAnswers(sql, saver, lease, answers ?? {});
   if (starts && command !== null) {
     // An answer that is gone is refused by LangGraph's strict resume: the state moved on under it.
     const all = toCommand({ ...command, resume: { ...answers, ...resume } });
-    return { input: all, checkpoint, endsTasks: false, sleeps };
+    return { input: all, checkpoint, endsTasks: false, sleeps, pending };
   }
   const answer = Object.keys(resume).length === 0 ? null : new Command({ resume });
-  return { input: answer, checkpoint: null, endsTasks: false, sleeps };
+  return { input: answer, checkpoint: null, endsTasks: false, sleeps, pending };
 }
 
 /** Its first checkpoint is that of the end of the tasks; one after it says that the command was taken. */
@@ -55,10 +63,14 @@ async function afterEndedTasks(
   const metadata = head?.metadata as Readonly<{ run_id?: unknown; source?: unknown }> | undefined;
   const ended = metadata?.run_id === lease.runId;
   const left = Object.keys(command).length > 0 && (!ended || metadata.source === "update") ? toCommand(command) : null;
-  return { input: left, checkpoint: null, endsTasks: !ended && head !== undefined, sleeps: {} };
+  return { input: left, checkpoint: null, endsTasks: !ended && head !== undefined, sleeps: {}, pending: [] };
 }
 
-type OpenAnswers = Readonly<{ resume: Record<string, unknown>; sleeps: Record<string, string> }>;
+type OpenAnswers = Readonly<{
+  resume: Record<string, unknown>;
+  sleeps: Record<string, string>;
+  pending: readonly string[];
+}>;
 
 /** The answers whose questions are still open with those sleeps whose time has come, and the sleeps that go on. */
 async function openAnswers(
@@ -84,7 +96,7 @@ async function openAnswers(
       resume[id] = id;
     }
   }
-  return { resume, sleeps };
+  return { resume, sleeps, pending: pendingNodes(head) };
 }
 
 function hasTaken(head: CheckpointTuple | undefined, taskId: string, answer: string): boolean {

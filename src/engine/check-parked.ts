@@ -1,0 +1,84 @@
+// Whether the threads that are to go on some time can go on with the graphs as they are now: to be asked before a deploy.
+import { KnowingSaver } from "../checkpoint/saver.js";
+import { readNewestTuples } from "../checkpoint/read-tuples.js";
+import { isBodyLost, isEngineError } from "../core/errors.js";
+import type { TenantId, ThreadId } from "../core/ids.js";
+import { parkedThreads } from "../runs/threads.js";
+import type { Engine } from "./engine.js";
+import { misfitOf } from "./fit.js";
+import { graphIdOf, openGraph } from "./state.js";
+
+export type ParkedProblem = Readonly<{
+  threadId: ThreadId;
+  runId: string | null;
+  graphId: string | null;
+  /** Of the code that parked it, and of what is here. */
+  parkedBy: string | null;
+  version: string | null;
+  /** It can't go on; otherwise it loses something. */
+  stops: boolean;
+  why: string;
+}>;
+
+export type ParkedReport = Readonly<{ threads: number; problems: readonly ParkedProblem[] }>;
+
+const AT_ONCE = 50;
+
+/** Looks at every thread that waits for a person or a time, or is being worked on. */
+export async function checkParked(engine: Engine, tenantId: TenantId): Promise<ParkedReport> {
+  const problems: ParkedProblem[] = [];
+  let threads = 0;
+  for (let after: ThreadId | null = null; ; ) {
+    const page: Awaited<ReturnType<typeof parkedThreads>> = await parkedThreads(engine.deps.db, {
+      ...{ tenantId, after, limit: AT_ONCE },
+    });
+    threads += page.length;
+    for (const thread of page) problems.push(...(await problemsOf(engine, tenantId, thread)));
+    const last = page.at(-1);
+    if (last === undefined || page.length < AT_ONCE) return { threads, problems };
+    after = last.threadId;
+  }
+}
+
+type Parked = Awaited<ReturnType<typeof parkedThreads>>[number];
+
+async function problemsOf(engine: Engine, tenantId: TenantId, thread: Parked): Promise<ParkedProblem[]> {
+  const graphId = graphIdOf(thread) ?? null;
+  const known = graphId !== null && engine.graphs.has(graphId);
+  const base = {
+    ...{ threadId: thread.threadId, runId: thread.runId, graphId, parkedBy: thread.agentVersion },
+    version: known ? engine.graphs.version(graphId) : null,
+  };
+  if (graphId === null) return [];
+  if (!known) return [{ ...base, stops: true, why: `graph "${graphId}" is gone` }];
+  try {
+    return await misfits(engine, tenantId, thread, base);
+  } catch (error) {
+    if (!isBodyLost(error) && !isEngineError(error, "graph_invalid") && !(error instanceof Error)) throw error;
+    if (isEngineError(error, "unavailable")) throw error;
+    return [
+      { ...base, stops: true, why: `its state can't be read: ${isEngineError(error) ? error.message : error.name}` },
+    ];
+  }
+}
+
+async function misfits(
+  engine: Engine,
+  tenantId: TenantId,
+  thread: Parked,
+  base: Omit<ParkedProblem, "stops" | "why">,
+): Promise<ParkedProblem[]> {
+  const { deps, bodyReader } = engine;
+  const options = { sql: deps.db, tenantId, bodies: bodyReader, commit: null };
+  const tuples = await readNewestTuples(options, [thread.threadId], "");
+  const graph = await openGraph(engine, { thread }, new KnowingSaver(options, tuples));
+  const head = tuples.get(thread.threadId);
+  if (graph === undefined || head === undefined) return [];
+  const { nodes, keys } = misfitOf(graph, head);
+  // What the graph makes of it is what a resume would start from: a schema that refuses the state does so here.
+  await graph.getState({ configurable: { thread_id: thread.threadId } }, { subgraphs: true });
+  return [
+    ...nodes.map((node) => ({ ...base, stops: true, why: `node "${node}", where it goes on, is gone` })),
+    ...keys.map((key) => ({ ...base, stops: false, why: `state key "${key}" is gone, and what it holds is left out` })),
+  ];
+}
