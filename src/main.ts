@@ -265,6 +265,14 @@ const handlers: Handlers = {
     const tell = how === "story" ? runsStory : runsEvents;
     await withParts(place, ({ deps }) => tell(deps, runId, printer(place)), { bodies: false, project: false });
   },
+  async limitsLs(place) {
+    const { limitsLs } = await import("./cli/limits.js");
+    await withParts(place, ({ deps }) => limitsLs(deps, printer(place)), { bodies: false, project: false });
+  },
+  async limitsSet(place, limit) {
+    const { limitsSet } = await import("./cli/limits.js");
+    await withParts(place, ({ deps }) => limitsSet(deps, limit, printer(place)), { bodies: false, project: false });
+  },
   async runsResolve(place, how, runId, by) {
     const { runsClose, runsRetry } = await import("./cli/runs.js");
     const decided = { tenantId: DEFAULT_TENANT, runId, by: by ?? userInfo().username };

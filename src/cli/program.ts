@@ -17,6 +17,7 @@ import {
   jsonArgument,
   wholeArgument,
 } from "./arguments.js";
+import type { NewLimit } from "./limits.js";
 import type { PruneFlags } from "./prune.js";
 
 const RUN_STATUSES = [
@@ -71,6 +72,8 @@ export type Handlers = Readonly<{
   runsShow(place: Place, runId: RunId): Promise<void>;
   /** What happened to a run: as a story, or event by event. */
   runsLog(place: Place, how: "story" | "events", runId: RunId): Promise<void>;
+  limitsLs(place: Place): Promise<void>;
+  limitsSet(place: Place, limit: NewLimit): Promise<void>;
   /** What a person decides about a run that failed. */
   runsResolve(place: Place, how: "retry" | "close", runId: RunId, by: string | null): Promise<void>;
   budgetsLs(place: Place, filter: Readonly<{ limit: number }>): Promise<void>;
@@ -98,6 +101,7 @@ export const EXECUTE_CLAIM = "execute-claim";
 
 const PORTS = { min: 0, max: 65_535 };
 const LIMITS = { min: 1, max: 10_000 };
+const RUNNING = { min: 0, max: 100_000 };
 
 /** Parses the arguments and hands over to one command; returns the exit code when it was only about them. */
 export async function runProgram(args: readonly string[], version: string, handlers: Handlers): Promise<number> {
@@ -118,6 +122,7 @@ export async function runProgram(args: readonly string[], version: string, handl
   };
   addSetUp(program, handlers, onFailed);
   addRuns(program, handlers);
+  addLimits(program, handlers);
   addThreads(program, handlers, onFailed);
   addPrune(program, handlers);
   addTimers(program, handlers);
@@ -311,6 +316,19 @@ function addBudgets(program: Command, handlers: Handlers): void {
         outputCost: amount(flags.output, "--output") ?? 0,
       }),
     );
+}
+
+function addLimits(program: Command, handlers: Handlers): void {
+  const limits = program.command("limits").description("how many runs of a tenant or a graph are executed at a time");
+  withJson(command(limits, "ls", "list limits, and how many runs are executed now")).action((flags: Flags) =>
+    handlers.limitsLs(place(flags)),
+  );
+  for (const of of ["tenant", "graph"] as const) {
+    withJson(command(limits, `${of} <id> <max>`, `limit a ${of}; "none" lifts its limit`)).action(
+      (id: string, max: string, flags: Flags) =>
+        handlers.limitsSet(place(flags), { of, id, max: max === "none" ? null : wholeArgument(max, "<max>", RUNNING) }),
+    );
+  }
 }
 
 function addThreads(program: Command, handlers: Handlers, onFailed: () => void): void {

@@ -1,0 +1,28 @@
+// `perdure limits`: how many runs of a tenant or of a graph are executed at a time.
+import type { Deps } from "../core/deps.js";
+import { EngineError } from "../core/errors.js";
+import type { TenantId } from "../core/ids.js";
+import { limitGraph, limitTenant, listLimits } from "../runs/limits.js";
+import { type Output, table } from "./output.js";
+import { json } from "./wire.js";
+
+type Print = Output & Readonly<{ json: boolean }>;
+
+/** `max` null: as many as there are slots. */
+export type NewLimit = Readonly<{ of: "tenant" | "graph"; id: string; max: number | null }>;
+
+export async function limitsLs(deps: Deps, print: Print): Promise<void> {
+  const limits = await listLimits(deps.db);
+  if (print.json) return print.line(json(limits));
+  const rows = limits.map(({ of, id, max, running }) => ({ of, id, max: max ?? "none", running }));
+  print.line(table(rows, "There are no tenants."));
+}
+
+export async function limitsSet(deps: Deps, { of, id, max }: NewLimit, print: Print): Promise<void> {
+  if (of === "graph") await limitGraph(deps.db, id, max);
+  else if (!(await limitTenant(deps.db, id as TenantId, max))) {
+    throw new EngineError("not_found", `There is no tenant ${JSON.stringify(id)}; \`perdure limits ls\` lists them`);
+  }
+  if (print.json) return print.line(json({ of, id, max }));
+  print.line(`${max === null ? "As many runs as there are slots" : `At most ${max} runs`} of ${of} ${id} at a time.`);
+}

@@ -1,0 +1,43 @@
+// How many runs of a tenant, and of a graph over all tenants, may be executed at a time (`tenants.max_running`, `graph_limits`).
+// The claim counts and keeps to them; they hold from the next claim on.
+import type { Sql } from "../core/deps.js";
+import type { TenantId } from "../core/ids.js";
+
+export type Limit = Readonly<{ of: "tenant" | "graph"; id: string; max: number | null; running: number }>;
+
+/** As the table says that there is none. */
+const NONE = 1_000_000;
+
+/** Every tenant, every graph that has a limit, and how many runs of each are executed now. */
+export async function listLimits(sql: Sql): Promise<Limit[]> {
+  const { rows } = await sql.query<Limit>(
+    `select 'tenant' as of, t.tenant_id as id, nullif(t.max_running, $1) as max,
+      (select count(*) from runs r where r.status = 'running' and r.tenant_id = t.tenant_id)::int as running
+    from tenants t
+    union all
+    select 'graph', g.graph_id, nullif(g.max_running, $1),
+      (select count(*) from runs r where r.status = 'running' and r.graph_id = g.graph_id and r.tenant_id > '')::int
+    from graph_limits g
+    order by 1 desc, 2`,
+    [NONE],
+  );
+  return rows;
+}
+
+/** Null for no limit; false when there is no such tenant. */
+export async function limitTenant(sql: Sql, tenantId: TenantId, max: number | null): Promise<boolean> {
+  const { rowCount } = await sql.query("update tenants set max_running = $2 where tenant_id = $1", [
+    tenantId,
+    max ?? NONE,
+  ]);
+  return rowCount === 1;
+}
+
+/** Null for no limit. */
+export async function limitGraph(sql: Sql, graphId: string, max: number | null): Promise<void> {
+  await sql.query(
+    `insert into graph_limits (graph_id, max_running) values ($1, $2)
+    on conflict (graph_id) do update set max_running = excluded.max_running`,
+    [graphId, max ?? NONE],
+  );
+}
