@@ -143,6 +143,37 @@ table claim_cursor with (fillfactor=10)
   tenant_id text collate "C" not null default ''::text
   constraint claim_cursor_pkey PRIMARY KEY (priority)
 
+table effects
+  tenant_id text collate "C" not null
+  key text collate "C" not null
+  thread_id uuid not null
+  run_id uuid not null
+  attempt integer not null
+  call_id uuid not null
+  tool text not null
+  args_hash bytea not null
+  kind text not null
+  policy text not null
+  status text not null
+  attempts integer not null default 0
+  epoch integer not null default 0
+  result bytea
+  error_code text
+  question jsonb
+  resolution jsonb
+  compensated_at timestamp with time zone
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint effects_args_hash_check CHECK ((length(args_hash) = 32))
+  constraint effects_key_check CHECK ((key ~ '^(comp_)?[0-9a-f]{64}$'::text))
+  constraint effects_kind_check CHECK ((kind = ANY (ARRAY['none'::text, 'local'::text, 'remote'::text])))
+  constraint effects_pkey PRIMARY KEY (tenant_id, key)
+  constraint effects_policy_check CHECK ((policy = ANY (ARRAY['ask'::text, 'lookup'::text, 'retry'::text, 'fail'::text])))
+  constraint effects_status_check CHECK ((status = ANY (ARRAY['asked'::text, 'started'::text, 'succeeded'::text, 'failed'::text, 'unknown'::text])))
+  constraint effects_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
+  CREATE INDEX effects_run ON perdure.effects USING btree (tenant_id, run_id)
+  CREATE INDEX effects_thread ON perdure.effects USING btree (tenant_id, thread_id, created_at)
+
 table events
   tenant_id text collate "C" not null
   run_id uuid not null

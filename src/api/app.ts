@@ -7,6 +7,7 @@ import type { ApiEnv } from "./env.js";
 import { errorResponse } from "./http-errors.js";
 import { REPLAYED_HEADER } from "./idempotency.js";
 import { IGNORED_FIELDS_HEADER } from "./request.js";
+import { effectRoutes } from "./routes/effects.js";
 import { approvalRoutes } from "./routes/approvals.js";
 import { budgetRoutes } from "./routes/budgets.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
@@ -51,6 +52,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", runRoutes(engine));
   app.route("/", runLogRoutes(engine));
   app.route("/", approvalRoutes(engine));
+  app.route("/", effectRoutes(engine));
   app.route("/", failedRunRoutes(engine));
   app.route("/", budgetRoutes(engine));
   app.route("/", notImplementedRoutes());

@@ -33,6 +33,8 @@ export type RunRecord = Readonly<{
   request: unknown;
   error: unknown;
   stream: readonly Readonly<{ id: number; event: string; data: unknown }>[];
+  /** What its effects returned, by their keys. */
+  effects?: readonly Readonly<{ key: string; result: unknown }>[];
   /** The stream goes on with the run's record in the next block. */
   more?: boolean;
 }>;

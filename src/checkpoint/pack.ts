@@ -30,6 +30,8 @@ export type RunPart = Readonly<{
   error: string | null;
   /** JSON texts of `{id, event, data}`. */
   stream: readonly string[];
+  /** JSON texts of `{key, result}`. */
+  effects: readonly string[];
   /** The stream goes on in another part. */
   more: boolean;
 }>;
@@ -92,11 +94,12 @@ export function createPackWriter(): PackWriter {
       const others = JSON.stringify(rest);
       return add(`{"checkpoint":${names.slice(0, -1)},"head":${jsonText(head)},${others.slice(1)}}`);
     },
-    addRun({ runId, request, error, stream, more }) {
+    addRun({ runId, request, error, stream, effects, more }) {
       if (!open.runs.includes(runId)) open.runs.push(runId);
       runs.add(runId);
       const content = `"request":${jsonText(request)},"error":${jsonText(error)},"stream":[${stream.join(",")}]`;
-      return add(`{"run":{"run_id":${JSON.stringify(runId)},"f":1,${content}${more ? ',"more":true' : ""}}}`);
+      const results = effects.length > 0 ? `,"effects":[${effects.join(",")}]` : "";
+      return add(`{"run":{"run_id":${JSON.stringify(runId)},"f":1,${content}${results}${more ? ',"more":true' : ""}}}`);
     },
     async finish() {
       if (lines.length > 0) await closeBlock();
@@ -141,7 +144,13 @@ type PackLine =
 
 function joinParts(before: RunRecord | undefined, next: RunRecord): RunRecord {
   if (before === undefined) return next;
-  return { ...next, request: before.request, error: before.error, stream: [...before.stream, ...next.stream] };
+  return {
+    ...next,
+    request: before.request,
+    error: before.error,
+    stream: [...before.stream, ...next.stream],
+    effects: [...(before.effects ?? []), ...(next.effects ?? [])],
+  };
 }
 
 export function corrupt(packKey: string, what: string): EngineError {

@@ -18,6 +18,9 @@ export type ErrorCode =
   | "body_corrupt" // a body's bytes don't match their hash
   | "expired" // it was kept for a time, which is over
   | "value_unsupported" // a state value the codec can't keep exactly
+  | "effect_conflict" // a key that stands for one intent was used for another
+  | "effect_unknown" // nobody knows whether it was done, and it may not be done again
+  | "effect_refused" // this call may not be made here
   | "schema_newer" // the database was migrated by a newer, breaking version
   | "unavailable" // Postgres or the object store can't be reached now
   | "internal"; // a broken promise of our own

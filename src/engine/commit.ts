@@ -7,19 +7,29 @@ import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { settleCallsCte, settleCallsParam, type SettledCall } from "../budgets/model-calls.js";
 import { CHECKPOINT_RESULT, checkpointCtes, checkpointParams } from "../checkpoint/commit-sql.js";
 import { bytesOf, type CheckpointOp, splitOp } from "../checkpoint/ops.js";
+import { EFFECT_LOG, effectCtes, effectParams } from "../effects/commit-sql.js";
+import type { EffectMove } from "../effects/effect.js";
+import { eventsCte } from "../runs/events.js";
 import { FENCE_CTES, FENCE_PARAM_COUNT } from "../runs/guard.js";
 import { leaseLost } from "./lease-lost.js";
 
-const STATEMENT = `with ${FENCE_CTES}, ${settleCallsCte(FENCE_PARAM_COUNT + 1)}, ${checkpointCtes(FENCE_PARAM_COUNT + 2)}
-select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fence`;
+const CTES = `${FENCE_CTES}, ${settleCallsCte(FENCE_PARAM_COUNT + 1)}, ${checkpointCtes(FENCE_PARAM_COUNT + 2)}`;
+const RESULT = `select run_id as "runId", how, ${CHECKPOINT_RESULT} as "missingObjects" from fence`;
+const STATEMENT = `with ${CTES} ${RESULT}`;
+/** For batches that move effects: the others don't pay for it. */
+const EFFECT_PARAM = FENCE_PARAM_COUNT + 2 + checkpointParams([]).length;
+const STATEMENT_WITH_EFFECTS = `with ${CTES}, ${effectCtes(EFFECT_PARAM)}, ${eventsCte(EFFECT_LOG)} ${RESULT}`;
 
 /** What would make a statement larger waits for the next. Parameters travel as hex, and neither pg nor Postgres takes 1 GB. */
 const MAX_BATCH_BYTES = 16 * 1024 * 1024;
 /** Tries of a statement that the server refuses, since it doesn't say whether it always will. */
 const MAX_REFUSALS = 3;
 
+/** What a lease commits: a saver's operation, effects, or both. */
+export type CommitOp = CheckpointOp & Readonly<{ effects?: readonly EffectMove[] }>;
+
 /** Commits an operation, and with it what calls of models came to. */
-export type CommitWith = (op: CheckpointOp, calls?: readonly SettledCall[]) => Promise<void>;
+export type CommitWith = (op: CommitOp, calls?: readonly SettledCall[]) => Promise<void>;
 
 export type Combiner = Readonly<{
   /** The commit function of one lease. Its operations are numbered, so that a lost reply is no lost lease. */
@@ -29,7 +39,7 @@ export type Combiner = Readonly<{
 }>;
 
 type Waiting = {
-  op: CheckpointOp;
+  op: CommitOp;
   calls: readonly SettledCall[];
   bytes: number;
   resolve: () => void;
@@ -61,7 +71,7 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
   return {
     forLease(lease, signal) {
       const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined };
-      const enqueue = (op: CheckpointOp, calls: readonly SettledCall[], bytes: number) =>
+      const enqueue = (op: CommitOp, calls: readonly SettledCall[], bytes: number) =>
         new Promise<void>((resolve, reject) => {
           if (queue.failed !== undefined) return reject(queue.failed);
           queue.waiting.push({ op, calls, bytes, resolve, reject });
@@ -69,8 +79,8 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
           kick();
         });
       return (op, calls = []) => {
-        const bytes = bytesOf(op);
-        if (bytes <= MAX_BATCH_BYTES) return enqueue(op, calls, bytes);
+        const bytes = bytesOf(op) + bytesOfEffects(op);
+        if (bytes <= MAX_BATCH_BYTES || op.effects !== undefined) return enqueue(op, calls, bytes);
         const split = splitOp(op, MAX_BATCH_BYTES);
         // With the last part, which makes all of it count.
         const parts = split.map((part, i) => enqueue(part, i === split.length - 1 ? calls : [], bytesOf(part)));
@@ -104,11 +114,19 @@ function takeBatch(queues: Set<RunQueue>): Batch[] {
   return batch;
 }
 
+function bytesOfEffects({ effects = [] }: CommitOp): number {
+  return effects.reduce((sum, { result }) => sum + (result?.length ?? 0), 0);
+}
+
 type Sent = Readonly<{ how: "done" | "already" | "lost" | "gap"; missingObjects: number }>;
 
 /** Sends until the database answered, or every run of the batch was aborted. A failing batch of many goes again one by one. */
 async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise<Map<string, Sent> | Error> {
   const leases = batch.map((part) => part.queue.lease);
+  const moves = batch.flatMap((part) =>
+    part.taken.flatMap(({ op }) => (op.effects ?? []).map((move) => ({ runId: part.queue.lease.runId, move }))),
+  );
+  const statement = moves.length === 0 ? STATEMENT : STATEMENT_WITH_EFFECTS;
   const params = [
     leases.map((l) => l.tenantId),
     leases.map((l) => l.runId),
@@ -124,10 +142,11 @@ async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise
     ...checkpointParams(
       batch.flatMap((part) => part.taken.map((waiting) => ({ runId: part.queue.lease.runId, op: waiting.op }))),
     ),
+    ...(moves.length === 0 ? [] : effectParams(moves)),
   ];
   for (let tries = 1; ; tries += 1) {
     try {
-      const { rows } = await deps.db.query<Sent & { runId: string }>(STATEMENT, params, { prepared: true });
+      const { rows } = await deps.db.query<Sent & { runId: string }>(statement, params, { prepared: true });
       return new Map(rows.map((row) => [row.runId, row]));
     } catch (error) {
       const refused = !isTransientDbError(error);

@@ -34,6 +34,7 @@ export type GatheredPack = Readonly<{
   /** Writes that are in the records of `checkpoints`. */
   writes: readonly StoredWrite[];
   runs: readonly PlacedRun[];
+  effects: GatheringRuns["effects"];
   /** Bodies that the pack's records name and that must still be there when it is placed. */
   relied: readonly Buffer[];
 }>;
@@ -71,6 +72,7 @@ export async function gatherPack(
     checkpoints: [],
     writes: [],
     runs: [],
+    effects: [],
     relied: [],
     readable: (read) => readable(deps, key, read),
   };
@@ -78,9 +80,9 @@ export async function gatherPack(
   await gatherCheckpoints(into);
   await gatherLateWrites(into);
   await gatherRuns(into);
-  const { nodes, checkpoints, writes, runs, relied } = into;
+  const { nodes, checkpoints, writes, runs, effects, relied } = into;
   if (nodes.length + checkpoints.length + runs.length === 0) return undefined;
-  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs, relied };
+  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs, effects, relied };
 }
 
 async function gatherNodes(into: Gathering): Promise<void> {

@@ -6,7 +6,9 @@ import { heldBodies, type ThreadKey } from "../checkpoint/move-queries.js";
 import type { BodyNode } from "../checkpoint/ops.js";
 import type { PackWriter } from "../checkpoint/pack.js";
 import type { PackReader, RunRecord } from "../checkpoint/pack-types.js";
+import { resultsOfRun, runsWithResults } from "../effects/queries.js";
 import { movableRuns, type MovableRun, type PlacedRun, streamRowsAfter } from "../runs/content.js";
+import type { RunId } from "../core/ids.js";
 import { parseLines, type StreamLine } from "../runs/stream-chunks.js";
 import { readRunRecord } from "./run-content.js";
 
@@ -24,6 +26,8 @@ export type GatheringRuns = {
   /** Bodies that records in the pack name and that are elsewhere: they must still be there when the pack is placed. */
   readonly relied: Buffer[];
   readonly runs: PlacedRun[];
+  /** The effects whose results are in the records of those runs. */
+  readonly effects: { runId: RunId; key: string }[];
   /** What can't be read stays where it is and stops nothing else. */
   readable<T>(read: () => Promise<T>): Promise<T | undefined>;
 };
@@ -31,7 +35,8 @@ export type GatheringRuns = {
 export async function gatherRuns(into: GatheringRuns): Promise<void> {
   if (into.bytesLeft <= 0) return;
   const keeper = createJsonKeeper();
-  for (const run of await movableRuns(into.deps.db, into.key, PAGE)) {
+  const withResults = await runsWithResults(into.deps.db, into.key);
+  for (const run of await movableRuns(into.deps.db, { ...into.key, withResults }, PAGE)) {
     if (into.bytesLeft <= 0) return;
     const placed = await into.readable(() => writeRun(into, keeper, run));
     if (placed) into.runs.push({ runId: run.runId, status: run.status, attempt: run.attempt, ...placed });
@@ -50,14 +55,18 @@ async function writeRun(
   const keep = (json: string | null) => (json === null ? null : keeper.keep(json));
   let request = keep(run.request?.toString("utf8") ?? null);
   let error = keep(run.error?.toString("utf8") ?? null);
+  const results = await resultsOfRun(deps.db, { tenantId: key.tenantId, runId: run.runId });
+  let effects = results.map((each) => resultText(each.key, keeper.keep(each.result.toString("utf8"))));
   let block: number | undefined;
   let lastId = -1;
   const add = async (stream: readonly string[], more: boolean) => {
     await addBodies(into, keeper.takeBodies());
-    const placed = await writer.addRun({ runId: run.runId, request, error, stream, more });
+    const placed = await writer.addRun({ runId: run.runId, request, error, stream, effects, more });
     block ??= placed;
-    into.bytesLeft -= (request?.length ?? 0) + (error?.length ?? 0) + stream.reduce((sum, e) => sum + e.length, 0);
+    const texts = [request ?? "", error ?? "", ...stream, ...effects];
+    into.bytesLeft -= texts.reduce((sum, text) => sum + text.length, 0);
     request = error = null;
+    effects = [];
   };
   // A run that was moved before, while it slept: its record is written again, with what came since.
   for await (const part of run.moved ? readRunRecord(deps, options.packs, key.tenantId, run.runId, run.moved) : []) {
@@ -67,6 +76,7 @@ async function writeRun(
       error ??= again(part.error);
     }
     lastId = part.stream.at(-1)?.id ?? lastId;
+    effects.push(...(part.effects ?? []).map((each) => resultText(each.key, again(each.result) ?? "null")));
     await add(
       part.stream.map(({ id, event, data }) => eventText(id, event, keptAgain(keeper, part, data))),
       true,
@@ -83,6 +93,7 @@ async function writeRun(
       full,
     );
   }
+  into.effects.push(...results.map((each) => ({ runId: run.runId, key: each.key })));
   return { lastId, block: block ?? 0 };
 }
 
@@ -90,6 +101,10 @@ async function writeRun(
 function keptAgain(keeper: Keeper, part: RunRecord, value: unknown): string {
   const text = JSON.stringify(value);
   return part.f === 1 ? text : keeper.keep(text);
+}
+
+function resultText(key: string, result: string): string {
+  return `{"key":${JSON.stringify(key)},"result":${result}}`;
 }
 
 function eventText(id: number, event: string, data: string): string {

@@ -18,6 +18,7 @@ import {
 import { createPackReader } from "../checkpoint/pack-reader.js";
 import { checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
 import { markPackStored } from "../checkpoint/packs.js";
+import { dropResults } from "../effects/queries.js";
 import { isThreadRunning, placeRuns } from "../runs/content.js";
 import { lockUnfinishedRuns } from "../runs/runs.js";
 import { lockThread } from "../runs/thread-lock.js";
@@ -114,9 +115,14 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
       await placeNodes(sql, key, packId, gathered.nodes);
       if (!(await areHeld(sql, key, gathered.relied))) throw new Unplaced();
       const bodies = await deletePlacedNodes(sql, key);
-      const runs = await placeRuns(sql, key, packId, gathered.runs);
-      if (checkpoints.length + bodies + runs === 0) throw new Unplaced();
-      return { checkpoints: checkpoints.length, bodies, runs };
+      const runs = new Set(await placeRuns(sql, key, packId, gathered.runs));
+      await dropResults(
+        sql,
+        key,
+        gathered.effects.filter(({ runId }) => runs.has(runId)),
+      );
+      if (checkpoints.length + bodies + runs.size === 0) throw new Unplaced();
+      return { checkpoints: checkpoints.length, bodies, runs: runs.size };
     });
   } catch (error) {
     if (error instanceof Unplaced) return undefined;

@@ -139,7 +139,7 @@ async function addRun(
   into: Gathering,
 ): Promise<void> {
   let at: number | undefined;
-  for await (const { f, request, error, stream, more = false } of readRunRecord(
+  for await (const { f, request, error, stream, effects = [], more = false } of readRunRecord(
     deps,
     packs,
     key.tenantId,
@@ -152,6 +152,7 @@ async function addRun(
       request: textOrNull(request),
       error: textOrNull(error),
       stream: stream.map((event) => JSON.stringify(event)),
+      effects: effects.map((each) => JSON.stringify(each)),
       more,
     });
     at ??= placed;

@@ -19,6 +19,8 @@ export type RunContent = Readonly<{
   error: unknown;
   /** In id order. */
   stream: readonly Readonly<{ id: number; event: string; data: unknown }>[];
+  /** What effects returned, as far as it was moved. */
+  effects: readonly Readonly<{ key: string; result: unknown }>[];
 }>;
 
 /** Enough for the blocks of one run at a time; who reads one run rarely reads it again. */
@@ -53,6 +55,7 @@ export async function loadRunContent(
   return {
     request: here.request ? parse(here.request) : (parts[0]?.request ?? null),
     error: here.error ? parse(here.error) : (parts[0]?.error ?? null),
+    effects: parts.flatMap((part) => part.effects ?? []),
     stream: wantsStream
       ? [
           ...parts.flatMap((part) => part.stream),
@@ -80,14 +83,16 @@ async function whole(
   part: RunRecord,
 ): Promise<RunRecord> {
   if (part.f !== 1) return part;
-  const { request, error, stream } = part;
-  const keys = referencesIn(JSON.stringify([request, error, stream.map(({ data }) => data)]));
+  const { request, error, stream, effects = [] } = part;
+  const values = [request, error, stream.map(({ data }) => data), effects.map(({ result }) => result)];
+  const keys = referencesIn(JSON.stringify(values));
   const loaded = await bodies.load(tenantId, threadId, keys);
   return {
     ...part,
     request: reviveJson(request, loaded),
     error: reviveJson(error, loaded),
     stream: stream.map(({ id, event, data }) => ({ id, event, data: reviveJson(data, loaded) })),
+    effects: effects.map(({ key, result }) => ({ key, result: reviveJson(result, loaded) })),
   };
 }
 

@@ -18,20 +18,24 @@ export type MovableRun = Readonly<{
 
 type MovableRow = Omit<MovableRun, "moved"> & Readonly<{ packId: string | null; block: number | null }>;
 
-/** Finished and waiting runs of the thread with content in Postgres, in their order. */
-export async function movableRuns(sql: Sql, key: ThreadKey, limit: number): Promise<MovableRun[]> {
+/** Finished and waiting runs of the thread with content in Postgres, in their order; `withResults` have some elsewhere. */
+export async function movableRuns(
+  sql: Sql,
+  key: ThreadKey & Readonly<{ withResults: readonly RunId[] }>,
+  limit: number,
+): Promise<MovableRun[]> {
   const { rows } = await sql.query<MovableRow>(
     `select r.run_id as "runId", r.status, r.attempt, r.request, r.error,
       r.content_pack_id as "packId", r.content_block as block
     from runs r
     where r.tenant_id = $1 and r.thread_id = $2
       and (r.status not in ('pending', 'running') or (r.status = 'pending' and r.available_at is not null))
-      and (r.request is not null or r.error is not null or exists (
+      and (r.request is not null or r.error is not null or r.run_id = any($4::uuid[]) or exists (
         select 1 from stream_chunks s where s.tenant_id = $1 and s.run_id = r.run_id
       ))
     order by r.seq
     limit $3`,
-    [key.tenantId, key.threadId, limit],
+    [key.tenantId, key.threadId, limit, key.withResults],
   );
   return rows.map(({ packId, block, ...run }) => ({ ...run, moved: placeOf(packId, block) }));
 }
@@ -75,7 +79,7 @@ export type PlacedRun = Readonly<{
 }>;
 
 /**
- * Points runs to their records in the pack and deletes what these hold; returns how many were as they were when read.
+ * Points runs to their records in the pack and deletes what these hold; returns which were as they were when read.
  * One that ran meanwhile may have an error or a stream that the record lacks, and stays for the next move.
  */
 export async function placeRuns(
@@ -83,9 +87,9 @@ export async function placeRuns(
   key: ThreadKey,
   packId: string,
   placed: readonly PlacedRun[],
-): Promise<number> {
-  if (placed.length === 0) return 0;
-  const { rows } = await sql.query<{ runs: number }>(
+): Promise<RunId[]> {
+  if (placed.length === 0) return [];
+  const { rows } = await sql.query<{ runId: RunId }>(
     `with placed as (
       update runs r
       set request = null, error = null, content_pack_id = $3, content_block = p.block,
@@ -100,7 +104,7 @@ export async function placeRuns(
       using placed p
       where s.tenant_id = $1 and s.run_id = p.run_id and s.last_id <= p.last_id
     )
-    select count(*)::int as runs from placed`,
+    select run_id as "runId" from placed`,
     [
       key.tenantId,
       key.threadId,
@@ -112,7 +116,7 @@ export async function placeRuns(
       placed.map((r) => r.block),
     ],
   );
-  return rows[0]?.runs ?? 0;
+  return rows.map(({ runId }) => runId);
 }
 
 /** How many runs of the thread have their content in each pack. */

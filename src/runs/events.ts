@@ -16,6 +16,15 @@ export async function appendEvent(
   );
 }
 
+/** A CTE that appends the rows of another one, `from`, which has the columns it names. */
+export function eventsCte(from: string): string {
+  return `new_events as (
+  insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+  select tenant_id, thread_id, run_id, attempt, type, payload
+  from ${from}
+)`;
+}
+
 export type EventRow = Readonly<{
   seq: number;
   attempt: number;

@@ -48,6 +48,7 @@ describe("a pack", () => {
       request: '{\n"input":1}',
       error: null,
       stream: ['{"id":1,"event":"values","data":{"a":1}}'],
+      effects: ['{"key":"k","result":"done"}'],
       more: false,
     });
     const { store, address } = await stored(await writer.finish());
@@ -58,6 +59,7 @@ describe("a pack", () => {
       f: 1,
       request: { input: 1 },
       error: null,
+      effects: [{ key: "k", result: "done" }],
       stream: [{ id: 1, event: "values", data: { a: 1 } }],
     });
   });
@@ -86,10 +88,12 @@ describe("a pack", () => {
   it("joins the parts of a long run within a block and says when more follows", async () => {
     const writer = createPackWriter();
     const event = (id: number) => JSON.stringify({ id, event: "e", data: id });
-    await writer.addRun({ runId: "r", request: '"q"', error: '"e"', stream: [event(1)], more: true });
-    await writer.addRun({ runId: "r", request: null, error: null, stream: [event(2)], more: true });
+    await writer.addRun({ runId: "r", request: '"q"', error: '"e"', stream: [event(1)], effects: [], more: true });
+    await writer.addRun({ runId: "r", request: null, error: null, stream: [event(2)], effects: [], more: true });
     await writer.addNode(text("x".repeat(70_000)));
-    expect(await writer.addRun({ runId: "r", request: null, error: null, stream: [event(3)], more: false })).toBe(1);
+    expect(
+      await writer.addRun({ runId: "r", request: null, error: null, stream: [event(3)], effects: [], more: false }),
+    ).toBe(1);
     const { store, address } = await stored(await writer.finish());
     const blocks = await createPackReader(store, { cacheBytes: 1e6 }).readBlocks(address, [0, 1]);
     expect(blocks.get(0)?.runs.get("r")).toMatchObject({ request: "q", error: "e", more: true });

@@ -131,7 +131,8 @@ async function addRunReferences(reading: Reading, run: RunPlace, live: Set<strin
     if (record === undefined)
       throw new EngineError("body_missing", `The content of run ${run.runId} isn't in its pack`);
     if (record.f === 1) {
-      for (const value of [record.request, record.error, ...record.stream.map(({ data }) => data)])
+      const results = (record.effects ?? []).map(({ result }) => result);
+      for (const value of [record.request, record.error, ...record.stream.map(({ data }) => data), ...results])
         for (const key of referencesIn(JSON.stringify(value ?? null))) live.add(key);
     }
     more = record.more ?? false;

@@ -2,6 +2,7 @@
 // enough. The runs themselves stay, and say since when. What a question or a sleeping branch still goes on from stays whole.
 import { runsThatAsk } from "../../approvals/approvals.js";
 import type { Deps } from "../../core/deps.js";
+import { expireResults } from "../../effects/queries.js";
 import { expireRunContents, expirableRuns } from "../../runs/expire.js";
 import { lockThread, type ThreadKey } from "../../runs/thread-lock.js";
 import { dueTimerRefs, setTimer } from "../../schedule/timers.js";
@@ -21,6 +22,7 @@ export async function expireRuns(
     const runIds = old.filter((runId) => !asking.has(runId));
     if (options.dryRun || runIds.length === 0) return runIds.length;
     await expireRunContents(sql, { tenantId, runIds });
+    await expireResults(sql, { tenantId, runIds });
     await setTimer(sql, {
       tenantId,
       timerId: deps.ids.next(),

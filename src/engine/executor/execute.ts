@@ -34,6 +34,8 @@ import { type Attempt, startAttempt } from "./attempt.js";
 import { type Barriers, createBarriers } from "./barrier.js";
 import { budgetKeeper } from "./budget-keeper.js";
 import { callTimeouts } from "./call-timeouts.js";
+import { EFFECTS } from "../../effects/port.js";
+import { createEffects } from "./effects.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
@@ -175,6 +177,15 @@ async function streamGraph(
     const graph = await bindGraph(options, run, base, saver);
     const { input, checkpoint, endsTasks, sleeps, pending } = await attemptInput(db, saver, lease, request, run.begun);
     refuseMisfit(graph, pending, { ...run, version: options.graphs.version(run.graphId), threadId });
+    const effects = createEffects(deps, {
+      lease,
+      commit: attempt.commit,
+      flushed: () => saver.flushed(),
+      signal: stop,
+      refuse: attempt.fail,
+      bodyReader: reader,
+      edge: policy.mode === "edge",
+    });
     if (endsTasks) await graph.updateState({ ...base, signal: stop }, null, END);
     const plan = planStream(request);
     const source = await openSource(
@@ -182,7 +193,7 @@ async function streamGraph(
       input as Parameters<typeof openSource>[1],
       {
         ...base,
-        configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps },
+        configurable: { ...base.configurable, ...(checkpoint ?? {}), [OPEN_SLEEPS]: sleeps, [EFFECTS]: effects },
         signal: stop,
         control,
         ...options.barriers.before(

@@ -1,0 +1,60 @@
+// The ledger of effects, as it is: what tools did, may have done, or certainly didn't.
+import { Hono } from "hono";
+import { z } from "zod";
+import type { RunId, ThreadId } from "../../core/ids.js";
+import type { EffectRow } from "../../effects/effect.js";
+import { listEffects } from "../../effects/queries.js";
+import type { Engine } from "../../engine/engine.js";
+import type { ApiEnv } from "../env.js";
+import { json } from "../reply.js";
+import { integer, one, readQuery } from "../request.js";
+import { uuid } from "../schemas/parts.js";
+
+const effectList = z.object({
+  thread_id: one.pipe(uuid.optional()),
+  run_id: one.pipe(uuid.optional()),
+  status: one.pipe(z.enum(["asked", "started", "succeeded", "failed", "unknown"]).optional()),
+  limit: integer({ min: 1, max: 1_000, fallback: 100 }),
+  offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
+});
+
+export function effectRoutes(engine: Engine): Hono<ApiEnv> {
+  const routes = new Hono<ApiEnv>();
+
+  /** Newest first; results are content, and stand in the run's messages. */
+  routes.get("/v1/effects", async (c) => {
+    const { thread_id: threadId, run_id: runId, status, limit, offset } = readQuery(c, effectList);
+    const effects = await listEffects(engine.deps.db, {
+      tenantId: c.get("tenantId"),
+      threadId: (threadId ?? null) as ThreadId | null,
+      runId: (runId ?? null) as RunId | null,
+      status: status ?? null,
+      limit,
+      offset,
+    });
+    return json(c, effects.map(toWire));
+  });
+
+  return routes;
+}
+
+function toWire(effect: EffectRow) {
+  return {
+    key: effect.key,
+    thread_id: effect.threadId,
+    run_id: effect.runId,
+    attempt: effect.attempt,
+    tool: effect.tool,
+    args_hash: effect.argsHash,
+    kind: effect.kind,
+    policy: effect.policy,
+    status: effect.status,
+    calls: effect.attempts,
+    epoch: effect.epoch,
+    error_code: effect.errorCode,
+    resolution: effect.resolution,
+    compensated_at: effect.compensatedAt,
+    created_at: effect.createdAt,
+    updated_at: effect.updatedAt,
+  };
+}

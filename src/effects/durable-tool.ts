@@ -1,0 +1,225 @@
+// A tool that declares what it does outside, so that an engine which may die at any moment does it once.
+import { ToolMessage } from "@langchain/core/messages";
+import { tool } from "@langchain/core/tools";
+import type { z } from "zod";
+import type { Sql } from "../core/deps.js";
+import { EngineError } from "../core/errors.js";
+import { answersOf, ask } from "./ask.js";
+import { refuse } from "./call.js";
+import { compensate } from "./compensate.js";
+import type { EffectKind, FoundEffect, OnUnknown } from "./effect.js";
+import { type EffectSpec, type LookedUp, rowFor } from "./effect-spec.js";
+import { type CallConfig, identityOf } from "./identity.js";
+import { inLocalEffect } from "./local-scope.js";
+import { type EffectsPort, effectsOf } from "./port.js";
+import { runEffect } from "./run-effect.js";
+
+/** How a call is made. */
+export type EffectCall = Readonly<{
+  /** 64 hex digits, the same for each attempt at this intent: give it to the other side as `Idempotency-Key`. */
+  key: string;
+  /** Aborted when the run stops or `timeoutMs` is over. */
+  signal: AbortSignal;
+  /** Of a local effect: its transaction in perdure's database. Tables of yours need their schema, as in `public.orders`. */
+  tx?: Sql;
+  config: CallConfig;
+}>;
+
+export type DurableToolOptions<Args> = Readonly<{
+  name: string;
+  description: string;
+  /** A zod schema of an object; arguments are parsed by it. */
+  schema: z.ZodType<Args>;
+  /** none: nothing outside, no ledger. local: through `tx`, in one transaction with the ledger. remote: anything else. */
+  effect: EffectKind;
+  /**
+   * What happens with a call of which nobody knows whether it was done: `ask` a person (default), look it up with `lookup`, `retry`
+   * (only where the other side honours the key), or `fail` the run.
+   */
+  onUnknown?: OnUnknown;
+  /** Whether it was done, and with what result; undefined when that can't be told: then a person is asked. */
+  lookup?: (args: Args, call: Readonly<{ key: string }>) => Promise<LookedUp>;
+  /** Undoes it. Called, with a key of its own, when a person aborts a call that may have been done. */
+  compensate?: (args: Args, call: Readonly<{ key: string; signal: AbortSignal }>) => Promise<void>;
+  /** 0 (can't be undone) to 1. Below 0.5 the same arguments within `dedupeWindowMs` are asked about, whatever call they come in. */
+  reversibility?: number;
+  /** 0 to 1: how bad it is when it is done wrongly. It stands in the question of `tier: "approval"`. */
+  failureCost?: number;
+  /** auto (default), `approval`: a person is asked before the first call; forbidden: never called. */
+  tier?: "auto" | "approval" | "forbidden";
+  /** Names the intent by its arguments (an order's number): the same name is the same effect, whoever calls. */
+  key?: (args: Args) => string;
+  /** 30 seconds unless said otherwise. */
+  timeoutMs?: number;
+  /** 10 minutes unless said otherwise. */
+  dedupeWindowMs?: number;
+}>;
+
+const TIMEOUT_MS = 30_000;
+const DEDUPE_WINDOW_MS = 600_000;
+const IRREVERSIBLE_BELOW = 0.5;
+
+/** How the engine knows that a tool keeps its own books. */
+export const DURABLE_TOOL = Symbol.for("perdure.durable_tool");
+
+/**
+ * A LangChain tool whose calls are written down before they are made and after: on perdure each intent is called at most once,
+ * over retries, crashes, resumes and replays; elsewhere it is a tool like any other.
+ *
+ * @example
+ * const pay = durableTool(async ({ to, cents }, { key }) => bank.transfer({ to, cents }, { idempotencyKey: key }), {
+ *   name: "pay", description: "Pays money", schema: z.object({ to: z.string(), cents: z.number() }),
+ *   effect: "remote", onUnknown: "ask", reversibility: 0,
+ * });
+ * @throws TypeError when the options can't be meant
+ */
+export function durableTool<Args>(fn: (args: Args, call: EffectCall) => unknown, options: DurableToolOptions<Args>) {
+  checkOptions(options);
+  const made = tool(
+    (args: unknown, config: unknown) => invoke(fn, options, args as Args, (config ?? {}) as CallConfig),
+    {
+      name: options.name,
+      description: options.description,
+      schema: options.schema as unknown as z.ZodObject,
+    },
+  );
+  return Object.defineProperty(made, DURABLE_TOOL, { value: true });
+}
+
+function checkOptions({
+  name,
+  onUnknown,
+  lookup,
+  reversibility = 0.5,
+  failureCost = 0,
+  ...rest
+}: Omit<DurableToolOptions<never>, "schema" | "compensate" | "lookup" | "key"> & Readonly<{ lookup?: unknown }>) {
+  const wrong = (what: string) => new TypeError(`durableTool "${name}": ${what}`);
+  if (onUnknown === "lookup" && lookup === undefined) throw wrong(`onUnknown "lookup" needs a lookup function`);
+  if (!(reversibility >= 0 && reversibility <= 1)) throw wrong("reversibility is a number from 0 to 1");
+  if (!(failureCost >= 0 && failureCost <= 1)) throw wrong("failureCost is a number from 0 to 1");
+  const { timeoutMs = TIMEOUT_MS, dedupeWindowMs = 0 } = rest;
+  if (!(timeoutMs > 0 && timeoutMs < 2 ** 31)) throw wrong("timeoutMs is a positive number of milliseconds");
+  if (!(dedupeWindowMs >= 0)) throw wrong("dedupeWindowMs is a number of milliseconds, 0 for none");
+}
+
+async function invoke<Args>(
+  fn: (args: Args, call: EffectCall) => unknown,
+  options: DurableToolOptions<Args>,
+  args: Args,
+  config: CallConfig,
+): Promise<unknown> {
+  const { name, effect, tier = "auto", timeoutMs = TIMEOUT_MS } = options;
+  const port = effectsOf(config);
+  if (port === undefined || effect === "none") {
+    const identity = identityOf(port ?? NOWHERE, config, { tool: name, args, explicit: options.key?.(args) ?? null });
+    const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(config.signal ? [config.signal] : [])]);
+    return fn(args, { key: identity.key, signal, config });
+  }
+  const identity = identityOf(port, config, { tool: name, args, explicit: options.key?.(args) ?? null });
+  const base = {
+    port,
+    config,
+    identity,
+    tool: name,
+    args,
+    kind: effect,
+    policy: options.onUnknown ?? "ask",
+    timeoutMs,
+  };
+  const irreversible = (options.reversibility ?? 1) < IRREVERSIBLE_BELOW;
+  const spec: EffectSpec = {
+    ...base,
+    dedupeWindowMs: irreversible ? (options.dedupeWindowMs ?? DEDUPE_WINDOW_MS) : 0,
+    rowAs: (status) => rowFor(base, status),
+    before: (row, twin) => questions(spec, options as DurableToolOptions<unknown>, row, twin),
+    perform: ({ key, signal, tx }) =>
+      tx === undefined
+        ? Promise.resolve(fn(args, { key, signal, config }))
+        : inLocalEffect(name, config, async () => fn(args, { key, signal, tx, config })),
+    lookup:
+      options.lookup === undefined
+        ? null
+        : (key) => (options.lookup as NonNullable<typeof options.lookup>)(args, { key }),
+    aborted: async () => {
+      if (options.compensate !== undefined) {
+        const undo = options.compensate;
+        await compensate(spec, (call) => undo(args, call));
+      }
+      return notDone(config, name, options.compensate === undefined);
+    },
+  };
+  if (tier === "forbidden") {
+    throw refuse(
+      spec,
+      new EngineError("effect_refused", `The tool "${name}" is forbidden (its tier)`, { details: { tool: name } }),
+    );
+  }
+  return runEffect(spec);
+}
+
+/** Outside of perdure a key is only as unique as its call. */
+const NOWHERE = { tenantId: "" as EffectsPort["tenantId"], threadId: "" as EffectsPort["threadId"] };
+
+/** What must be asked before the first call, in the order it is asked. */
+async function questions(
+  spec: EffectSpec,
+  { tier, failureCost, reversibility }: DurableToolOptions<unknown>,
+  row: FoundEffect | undefined,
+  twin: FoundEffect | undefined,
+): Promise<Readonly<{ value: unknown }> | null> {
+  const { tool: name, args, identity, config } = spec;
+  const facts = { tool: name, args, key: identity.key };
+  const given = answersOf(config, row, identity.task);
+  const wanted: { value: object; no: () => Promise<unknown> }[] = [];
+  if (tier === "approval" || identity.epoch > 0) {
+    const again = identity.epoch > 0 ? ` again (epoch ${identity.epoch})` : "";
+    const details = { failure_cost: failureCost ?? null, reversibility: reversibility ?? null };
+    const value = {
+      kind: "approve_effect",
+      question: `Do "${name}"${again}?`,
+      ...facts,
+      ...details,
+      options: ["approve", "reject"],
+    };
+    wanted.push({
+      value,
+      no: () => Promise.resolve(message(config, name, `"${name}" was not approved, and not done.`)),
+    });
+  }
+  if (twin !== undefined) {
+    const how = twin.status === "succeeded" ? "was done" : "may have been done";
+    const question = `The same "${name}" ${how} a moment ago. Do it once more?`;
+    const value = { kind: "repeated_effect", question, ...facts, earlier_key: twin.key, options: ["repeat", "skip"] };
+    wanted.push({ value, no: () => earlier(spec, twin) });
+  }
+  for (const [i, { value, no }] of wanted.entries()) {
+    const answer = i < given.length ? given[i] : await ask(spec, row, value);
+    if (!isYes(answer)) return { value: await no() };
+  }
+  return null;
+}
+
+const YES = new Set<unknown>([true, "yes", "approve", "accept", "repeat", "run"]);
+
+function isYes(answer: unknown): boolean {
+  const { type } = (typeof answer === "object" && answer !== null ? answer : { type: answer }) as { type?: unknown };
+  return YES.has(type);
+}
+
+async function earlier(spec: EffectSpec, twin: FoundEffect): Promise<unknown> {
+  if (twin.status === "succeeded") return spec.port.resultOf(twin);
+  return message(spec.config, spec.tool, `"${spec.tool}" was not done again; whether it was done before isn't known.`);
+}
+
+function notDone(config: CallConfig, name: string, inDoubt: boolean): unknown {
+  const doubt = inDoubt ? "Whether it was done before isn't known." : "What may have been done before was undone.";
+  return message(config, name, `"${name}" was stopped by a person. ${doubt}`);
+}
+
+/** What the model is told in the place of a result; a node that called by itself gets an error. */
+function message(config: CallConfig, name: string, content: string): unknown {
+  const id = config.toolCall?.id;
+  if (id === undefined) throw new EngineError("effect_refused", content, { details: { tool: name } });
+  return new ToolMessage({ status: "error", name, content, tool_call_id: id });
+}
