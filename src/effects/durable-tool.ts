@@ -38,7 +38,7 @@ export type DurableToolOptions<Args> = Readonly<{
    */
   onUnknown?: OnUnknown;
   /** Whether it was done, and with what result; undefined when that can't be told: then a person is asked. */
-  lookup?: (args: Args, call: Readonly<{ key: string }>) => Promise<LookedUp>;
+  lookup?: ((args: Args, call: Readonly<{ key: string }>) => Promise<LookedUp>) | undefined;
   /** Undoes it. Called, with a key of its own, when a person aborts a call that may have been done. */
   compensate?: (args: Args, call: Readonly<{ key: string; signal: AbortSignal }>) => Promise<void>;
   /** 0 (can't be undone) to 1. Below 0.5 the same arguments within `dedupeWindowMs` are asked about, whatever call they come in. */

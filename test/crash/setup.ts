@@ -10,6 +10,7 @@ import { asking } from "./graphs/asking.js";
 import { busy } from "./graphs/busy.js";
 import { floating } from "./graphs/floating.js";
 import { late } from "./graphs/late.js";
+import { payer } from "./graphs/payer.js";
 import { poison } from "./graphs/poison.js";
 import { sleeper } from "./graphs/sleeper.js";
 import { steps } from "./graphs/steps.js";
@@ -39,7 +40,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
   const workers: TestProcess[] = [];
   try {
     const bodies = `file://${folder}/bodies`;
-    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking };
+    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer };
     await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
       let journals = 0;
       await work({
