@@ -1,0 +1,79 @@
+// The campaign: an installation under load, broken again and again, and judged when it has come to rest.
+import { setTimeout as sleep } from "node:timers/promises";
+import { seeded } from "../../helpers/random.js";
+import { until } from "../../helpers/wait.js";
+import { type Chaos, startChaos } from "./chaos.js";
+import { judge, unfinished, type Verdict } from "./oracle.js";
+import { startPeople } from "./people.js";
+import { startService } from "./service.js";
+import { openSite } from "./site.js";
+
+export type CampaignOptions = Readonly<{
+  seed: number;
+  /** How long it is broken; the end, when everything comes to rest, is not in it. */
+  seconds: number;
+  clients?: number;
+  workers?: number;
+  /** Between two breaks, on average. */
+  everyMs?: number;
+  /** How long a client thinks between two runs, on average. */
+  thinkMs?: number;
+  progress?: (line: string) => void;
+}>;
+
+export type Report = Readonly<{ verdict: Verdict; broken: Chaos["counts"]; cutOff: number; restSeconds: number }>;
+
+/** How long everything may take to come to rest afterwards. */
+const REST_MS = 180_000;
+
+export async function campaign(options: CampaignOptions): Promise<Report> {
+  const {
+    seed,
+    seconds,
+    clients = 6,
+    workers = 3,
+    everyMs = 2_300,
+    thinkMs = 200,
+    progress = () => undefined,
+  } = options;
+  // Chances of their own, so that one doesn't shift the others.
+  const chances = [1, 2, 3].map((n) => seeded(seed * 10 + n)) as [() => number, () => number, () => number];
+  const service = await startService(chances[0]);
+  const site = await openSite({ CAMPAIGN_SERVICE: service.url }, { apis: 2, workers });
+  let chaos: Chaos | undefined;
+  try {
+    await until("an API to be ready", async () => (await fetch(`${site.urls[0]}/ok`)).ok, { timeoutMs: 60_000 });
+    const people = startPeople(site, service, () => chaos, { random: chances[1], clients, agentShare: 0.25, thinkMs });
+    chaos = startChaos(site, chances[2], everyMs);
+    for (const endMs = performance.now() + seconds * 1_000; performance.now() < endMs; ) {
+      await sleep(Math.min(10_000, Math.max(0, endMs - performance.now())));
+      progress(`${people.accepted.length} runs, ${people.counts.approvals} approvals, ${chaos.counts.kills} kills`);
+    }
+    await chaos.stop();
+    await people.stopAsking();
+    const restedMs = performance.now();
+    await until("everything to come to rest", async () => (await unfinished(site.db)).length === 0, {
+      ...{ timeoutMs: REST_MS, everyMs: 250 },
+    }).catch((error: unknown) => progress(String(error)));
+    await people.leave();
+    const restSeconds = (performance.now() - restedMs) / 1_000;
+    return {
+      verdict: await judge(site.db, people, service),
+      broken: chaos.counts,
+      cutOff: service.cutOff(),
+      restSeconds,
+    };
+  } finally {
+    await chaos?.stop();
+    await site.close();
+    await service.close();
+  }
+}
+
+/** Promises that were broken, each with up to five examples. */
+export function violations({ verdict }: Report): string[] {
+  const { lost, stuck, failed, doneTwice, notDone, zombieWrites, decidedTwice } = verdict;
+  return Object.entries({ lost, stuck, failed, doneTwice, notDone, zombieWrites, decidedTwice })
+    .filter(([, found]) => found.length > 0)
+    .map(([what, found]) => `${what}: ${found.length}, like ${found.slice(0, 5).join("; ")}`);
+}
