@@ -6,6 +6,7 @@ import { nearest } from "../core/nearest.js";
 import type { CreateRunInput } from "./commands/create-run.js";
 import type { RunRequest } from "./commands/request.js";
 import type { Engine } from "./engine.js";
+import type { Graphs } from "./graphs.js";
 
 /** `also`: a name of LangGraph's own that means something there. */
 type Named = Readonly<{ path: string; node: string; also: "__start__" | "__end__" | null }>;
@@ -38,14 +39,19 @@ async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: Cr
     ...breakpoints("interrupt_after", request.interrupt_after),
   ];
   if (named.length === 0) return;
-  const given = assistant.config.configurable as Readonly<Record<string, unknown>> | undefined;
-  const configurable = { ...given, ...request.config.configurable };
-  const graph = await graphs.get(assistant.graphId, { configurable, context: request.context ?? assistant.context });
+  const graph = await graphOf(graphs, { assistant, request });
   const nodes = Object.keys(graph.nodes).filter((node) => node !== "__start__");
   for (const { path, node, also } of named) {
     if (nodes.includes(node) || node === also) continue;
     throw new EngineError("bad_request", `${path}: ${unknownNode(node, assistant.graphId, nodes)}`);
   }
+}
+
+/** The graph that a run with this request is of, as its factory makes it for it. */
+function graphOf({ get }: Graphs, { assistant, request }: Pick<CreateRunInput, "assistant" | "request">) {
+  const given = assistant.config.configurable as Readonly<Record<string, unknown>> | undefined;
+  const configurable = { ...given, ...request.config.configurable };
+  return get(assistant.graphId, { configurable, context: request.context ?? assistant.context });
 }
 
 /** The graph of a run that brings an answer, as it is now. */
@@ -54,12 +60,7 @@ export async function graphShape(
   { assistant, request }: Pick<CreateRunInput, "assistant" | "request">,
 ): Promise<CreateRunInput["graph"]> {
   if (!graphs.has(assistant.graphId)) return null;
-  const given = assistant.config.configurable as Readonly<Record<string, unknown>> | undefined;
-  const configurable = { ...given, ...request.config.configurable };
-  const { nodes } = await graphs.get(assistant.graphId, {
-    configurable,
-    context: request.context ?? assistant.context,
-  });
+  const { nodes } = await graphOf(graphs, { assistant, request });
   return { nodes, version: graphs.version(assistant.graphId) };
 }
 

@@ -2,12 +2,11 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { pendingApprovals } from "../../approvals/approvals.js";
-import { getRun, hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead, type RunRow } from "../../runs/runs.js";
-import { lockThread, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
+import { getRun, lockUnfinishedRuns, makeNextHead, type RunRow } from "../../runs/runs.js";
+import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
 import { endRuns } from "./end-runs.js";
-import { withdrawQuestions } from "./questions.js";
+import { statusLeft, withdrawQuestions } from "./questions.js";
 
 type Cancel = Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId; reason: string; moveAfterMs: number }>;
 
@@ -27,10 +26,10 @@ export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
     if (endedIds.length > 0) {
       await makeNextHead(sql, cancel);
       await setCleanupTimers(deps, sql, thread, cancel.moveAfterMs);
-      await updateThreadStatus(sql, { ...cancel, status: await statusWithout(sql, cancel) });
+      await updateThreadStatus(sql, { ...cancel, status: await statusLeft(sql, cancel) });
     } else if (found.waitsFor === "approval" && (await withdraw(sql, cancel)).length > 0) {
       await makeNextHead(sql, cancel);
-      await updateThreadStatus(sql, { ...cancel, status: await statusWithout(sql, cancel) });
+      await updateThreadStatus(sql, { ...cancel, status: await statusLeft(sql, cancel) });
     }
     return { run: (await getRun(sql, cancel)) ?? found, ended: endedIds };
   });
@@ -45,10 +44,4 @@ export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
 
 function withdraw(sql: Sql, { tenantId, threadId, runId }: Cancel) {
   return withdrawQuestions(sql, { tenantId, threadId, runId, reason: "run cancelled" });
-}
-
-/** What the thread is when a run of it was cancelled: other questions of its may still be open. */
-async function statusWithout(sql: Sql, thread: ThreadKey): Promise<"busy" | "interrupted" | "idle"> {
-  if (await hasUnfinishedRuns(sql, thread)) return "busy";
-  return (await pendingApprovals(sql, thread)).length > 0 ? "interrupted" : "idle";
 }

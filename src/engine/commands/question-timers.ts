@@ -1,16 +1,16 @@
 // What happens to a question that nobody answers: those who may are reminded, others may as well, and at its deadline it is
 // closed as was said beforehand, once, whoever is up by then.
-import { type ApprovalRow, getApproval, markApproval, pendingApprovals } from "../../approvals/approvals.js";
+import { type ApprovalRow, getApproval, markApproval } from "../../approvals/approvals.js";
 import { ENGINE } from "../../core/approval.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { ApprovalId, RunId } from "../../core/ids.js";
 import { appendEvent } from "../../runs/events.js";
-import { hasUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
+import { makeNextHead } from "../../runs/runs.js";
 import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
 import { rejection } from "../hitl.js";
 import { afterCreation, type CreatedRun, createRunIn } from "./create-run.js";
-import { withdrawQuestions } from "./questions.js";
+import { statusLeft, withdrawQuestions } from "./questions.js";
 import type { RunCommand } from "./request.js";
 import { type RunSettings, settingsOfRun } from "./settings-of-run.js";
 
@@ -73,9 +73,7 @@ async function close(
   }
   // Whose assistant is gone, nobody goes on.
   await makeNextHead(sql, question);
-  const open = (await pendingApprovals(sql, question)).length > 0;
-  const status = (await hasUnfinishedRuns(sql, question)) ? "busy" : open ? "interrupted" : "idle";
-  await updateThreadStatus(sql, { ...question, status });
+  await updateThreadStatus(sql, { ...question, status: await statusLeft(sql, question) });
   return "ended";
 }
 

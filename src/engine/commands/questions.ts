@@ -9,7 +9,7 @@ import {
 } from "../../approvals/approvals.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { appendEvent } from "../../runs/events.js";
-import { releaseQueuedInputs } from "../../runs/runs.js";
+import { hasUnfinishedRuns, releaseQueuedInputs } from "../../runs/runs.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 
@@ -92,4 +92,10 @@ async function closed(sql: Sql, rows: readonly ApprovalRow[]): Promise<void> {
 async function releaseInputs(sql: Sql, thread: ThreadKey): Promise<void> {
   const open = await pendingApprovals(sql, thread);
   if (!open.some(({ policy }) => policy.onMessage === "queue")) await releaseQueuedInputs(sql, thread);
+}
+
+/** What a thread is when something of it has ended from outside: other questions of its may still be open. */
+export async function statusLeft(sql: Sql, thread: ThreadKey): Promise<"busy" | "interrupted" | "idle"> {
+  if (await hasUnfinishedRuns(sql, thread)) return "busy";
+  return (await pendingApprovals(sql, thread)).length > 0 ? "interrupted" : "idle";
 }
