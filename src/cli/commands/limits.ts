@@ -1,0 +1,24 @@
+// `perdure limits`: its commands, and how what they take is read.
+import type { Command } from "commander";
+import { wholeArgument } from "../arguments.js";
+import { answering, type Flags, place } from "../command.js";
+import type { Open } from "../open.js";
+
+const RUNNING = { min: 0, max: 100_000 };
+
+export function addLimits(program: Command, open: Open): void {
+  const limits = program.command("limits").description("how many runs of a tenant or a graph are executed at a time");
+  answering(limits, "ls", "list limits, and how many runs are executed now").action(async (flags: Flags) => {
+    const { limitsLs } = await import("../limits.js");
+    await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsLs(deps, print));
+  });
+  for (const of of ["tenant", "graph"] as const) {
+    answering(limits, `${of} <id> <max>`, `limit a ${of}; "none" lifts its limit`).action(
+      async (id: string, most: string, flags: Flags) => {
+        const limit = { of, id, max: most === "none" ? null : wholeArgument(most, "<max>", RUNNING) };
+        const { limitsSet } = await import("../limits.js");
+        await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsSet(deps, limit, print));
+      },
+    );
+  }
+}

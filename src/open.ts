@@ -1,0 +1,184 @@
+// What commands stand on: settings of the environment and the project, and the parts and the engine opened with them.
+import { existsSync } from "node:fs";
+import type { Place } from "./cli/command.js";
+import { readDevFile } from "./cli/dev/data-dir.js";
+import type { Open, Print } from "./cli/open.js";
+import { terminal } from "./cli/output.js";
+import type { ComposedEngine, EngineSettings, Parts } from "./compose.js";
+import { addToEnvironment, type Config, readConfigWith } from "./config.js";
+import type { Log } from "./core/deps.js";
+import { EngineError } from "./core/errors.js";
+import type { Source } from "./engine/adopt/source.js";
+import type { Graphs } from "./engine/graphs.js";
+import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
+import { createLog } from "./observe/log.js";
+
+export const NO_BODIES = "PERDURE_BODIES is not set: say where message bodies live, s3://bucket/prefix or file:///path";
+
+export type Settings = Readonly<{ project: Project | null; config: Config }>;
+
+/** Whether errors are told with their stacks; known as soon as settings were read. */
+export const told = { withStacks: false };
+
+/** The project's file, if there is one, and the settings of the environment and the project. */
+export async function readSettings({ configPath }: Place): Promise<Settings> {
+  const file = configPath ?? "langgraph.json";
+  return settingsWith(configPath !== null || existsSync(file) ? await readProject(file) : null);
+}
+
+/** The same, where nothing can be done without a project. */
+export async function readProjectSettings({ configPath }: Place): Promise<Settings & Readonly<{ project: Project }>> {
+  const project = await readProject(configPath ?? "langgraph.json");
+  return { ...settingsWith(project), project };
+}
+
+function settingsWith(project: Project | null): Settings {
+  const config = readConfigWith(project?.env ?? {});
+  told.withStacks = config.logLevel === "debug";
+  return { project, config };
+}
+
+/** What an engine is told of the project. */
+export function engineSettings(config: Config, { settings }: Project, databaseUrl: string): EngineSettings {
+  const { retention, approvals, policyOf } = settings;
+  return { ...config, databaseUrl, retention, approvals, policyOf };
+}
+
+/** Graph files run user code; what loads them is loaded when it is needed. */
+export async function loadGraphs(project: Project): Promise<Graphs> {
+  addToEnvironment(project.env);
+  const { loadGraphs: load } = await import("./engine/graphs.js");
+  let loading: GraphSource | undefined;
+  const onExit = (code: number): void => {
+    if (loading !== undefined) terminal.note(endedOnImport(loading, code));
+    process.exitCode = 2;
+  };
+  process.once("exit", onExit);
+  try {
+    return await load(project.graphs, { onLoad: (source) => (loading = source) });
+  } finally {
+    process.off("exit", onExit);
+  }
+}
+
+function endedOnImport({ id, file }: GraphSource, code: number): string {
+  const why = "it calls process.exit, awaits what never comes, or leaves an error to nobody";
+  return `perdure: graph "${id}" (${file}) ended the process on import (exit code ${code}): ${why}`;
+}
+
+export function databaseOf(config: Config, command: string): string {
+  if (config.databaseUrl !== null) return config.databaseUrl;
+  throw new EngineError(
+    "config_invalid",
+    `DATABASE_URL is not set: \`perdure ${command}\` needs a Postgres (14 or newer); only \`perdure dev\` brings its own`,
+  );
+}
+
+export function bodiesOf(config: Config): string {
+  if (config.bodies !== null) return config.bodies;
+  throw new EngineError("config_invalid", NO_BODIES);
+}
+
+/** The installation that DATABASE_URL names, or else the development server in the data dir. */
+export async function findInstallation(
+  config: Config,
+  dataDir: string,
+): Promise<{ databaseUrl: string; bodies: string | null }> {
+  const running = await readDevFile(dataDir);
+  const databaseUrl = config.databaseUrl ?? running?.database_url;
+  if (databaseUrl !== undefined) {
+    const known = running?.database_url === databaseUrl ? running.bodies : null;
+    return { databaseUrl, bodies: config.bodies ?? known };
+  }
+  throw new EngineError(
+    "config_invalid",
+    `DATABASE_URL is not set and no development server runs in ${dataDir}: start \`perdure dev\`, or set DATABASE_URL`,
+  );
+}
+
+/** Commands for people say what they have to say themselves: of their parts they log what goes wrong. */
+export function quietLog(config: Config): Log {
+  return createLog(quietLevel(config), { process: `cli/${process.pid}` });
+}
+
+export function quietLevel({ logLevel }: Config): Config["logLevel"] {
+  return logLevel === "info" ? "warn" : logLevel;
+}
+
+export const printer = (place: Place): Print => ({ ...terminal, json: place.json });
+
+/** For commands that look or answer: the parts without listening, closed afterwards. */
+export async function withParts<T>(
+  place: Place,
+  { config, project }: Settings,
+  needs: Readonly<{ bodies: boolean; schema?: boolean; adopts?: boolean }>,
+  work: (parts: Parts) => Promise<T>,
+): Promise<T> {
+  if (project !== null) addToEnvironment(project.env);
+  const { databaseUrl, bodies } = await findInstallation(config, place.dataDir);
+  const { openParts } = await import("./compose.js");
+  const parts = openParts({
+    ...config,
+    databaseUrl,
+    bodies: needs.bodies ? (bodies ?? bodiesOf(config)) : "memory:",
+    dbPool: 4,
+    adoptFrom: needs.adopts === true ? config.adoptFrom : null,
+    log: quietLog(config),
+    applicationName: "perdure cli",
+  });
+  try {
+    if (needs.schema ?? true) await (await import("./db/migrate.js")).checkSchema(parts.deps.db);
+    return await work(parts);
+  } finally {
+    await parts.close();
+  }
+}
+
+async function withEngine<T>(
+  place: Place,
+  { adopts }: Readonly<{ adopts: boolean }>,
+  work: (engine: ComposedEngine) => Promise<T>,
+): Promise<T> {
+  const settings = await readProjectSettings(place);
+  const { project, config } = settings;
+  return await withParts(place, settings, { bodies: true, adopts }, async (parts) => {
+    const { composeEngine } = await import("./compose.js");
+    const { databaseUrl } = await findInstallation(config, place.dataDir);
+    const engine = { ...engineSettings(config, project, databaseUrl), retention: null };
+    return await work(composeEngine(parts, await loadGraphs(project), engine));
+  });
+}
+
+async function withSource<T>(
+  place: Place,
+  given: string | null,
+  work: (engine: ComposedEngine, source: Source) => Promise<T>,
+): Promise<T> {
+  const { config } = await readProjectSettings(place);
+  const from = given ?? config.adoptFrom;
+  if (from === null) {
+    throw new EngineError("config_invalid", "--from: say where the threads are, a schema or postgres://…#schema");
+  }
+  const { databaseUrl } = await findInstallation(config, place.dataDir);
+  const { openSource } = await import("./engine/adopt/source.js");
+  const source = openSource({ from, databaseUrl, max: 4, log: quietLog(config) });
+  try {
+    return await withEngine(place, { adopts: false }, (engine) => work(engine, source));
+  } finally {
+    await source.close();
+  }
+}
+
+export const open: Open = {
+  async parts(at, needs, work) {
+    const settings = await readSettings(at);
+    const { leaseMs, moveAfterMs } = settings.config;
+    const { newOwner } = await import("./compose.js");
+    const retention = settings.project?.settings.retention ?? null;
+    return await withParts(at, settings, needs, ({ deps }) =>
+      work({ deps, retention, owner: newOwner(), leaseMs, moveAfterMs }, printer(at)),
+    );
+  },
+  engine: (at, work) => withEngine(at, { adopts: true }, (engine) => work(engine, printer(at))),
+  source: (at, from, work) => withSource(at, from, (engine, source) => work(engine, source, printer(at))),
+};
