@@ -12,6 +12,7 @@ import { floating } from "./graphs/floating.js";
 import { late } from "./graphs/late.js";
 import { payer } from "./graphs/payer.js";
 import { poison } from "./graphs/poison.js";
+import { short } from "./graphs/short.js";
 import { sleeper } from "./graphs/sleeper.js";
 import { steps } from "./graphs/steps.js";
 import { tasks } from "./graphs/tasks.js";
@@ -40,7 +41,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
   const workers: TestProcess[] = [];
   try {
     const bodies = `file://${folder}/bodies`;
-    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer };
+    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer, short };
     await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
       let journals = 0;
       await work({

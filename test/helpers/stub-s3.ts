@@ -20,6 +20,8 @@ export type StubS3 = Readonly<{
   /** Methods and keys of all requests, in order. */
   seen: string[];
   fault: { now: Fault };
+  /** Each answer takes so long from now on. */
+  slow(ms: number): void;
   close(): Promise<void>;
 }>;
 
@@ -53,6 +55,7 @@ export async function startStubS3(): Promise<StubS3> {
   const objects = new Map<string, Buffer>();
   const seen: string[] = [];
   const fault = { now: NO_FAULT };
+  let slowMs = 0;
   const server: Server = createServer((request, response) => {
     const url = new URL(request.url ?? "/", "http://stub");
     const key = decodeURIComponent(url.pathname.replace(/^\/bucket\/?/, ""));
@@ -61,7 +64,10 @@ export async function startStubS3(): Promise<StubS3> {
     if (fault.now({ method, key, headers: request.headers, request, response })) return;
     const parts: Buffer[] = [];
     request.on("data", (part: Buffer) => parts.push(part));
-    request.on("end", () => answer(objects, url, key, request, response, Buffer.concat(parts)));
+    request.on("end", () => {
+      const answerNow = () => answer(objects, url, key, request, response, Buffer.concat(parts));
+      setTimeout(answerNow, slowMs);
+    });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -69,6 +75,7 @@ export async function startStubS3(): Promise<StubS3> {
   return {
     ...{ objects, seen, fault, endpoint },
     options: { endpoint, region: "us-east-1", forcePathStyle: true, credentials },
+    slow: (ms) => (slowMs = ms),
     async close() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

@@ -1,4 +1,5 @@
 // The graphs of the benchmarks, without a checkpointer: servers bring their own.
+import { setTimeout as sleep } from "node:timers/promises";
 import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
 
 const Count = Annotation.Root({
@@ -8,6 +9,9 @@ const Count = Annotation.Root({
   /** How long each node keeps the processor busy. */
   spinMs: Annotation<number>({ reducer: (_, b) => b, default: () => 0 }),
 });
+
+/** What the node of `waiting` takes. */
+export const WAIT_MS = 200;
 
 type Node = (state: typeof Count.State) => Promise<object>;
 
@@ -32,6 +36,12 @@ export const ten = tenNodes.compile();
 
 /** Says when it was entered. */
 export const entered = row(1, () => async () => ({ n: 1, enteredMs: Number(process.hrtime.bigint()) / 1e6 })).compile();
+
+/** One node that waits, as for the network. */
+export const waiting = row(1, () => async () => {
+  await sleep(WAIT_MS);
+  return { n: 1 };
+}).compile();
 
 /** Ten nodes that each keep a processor busy: what another worker process is for. */
 export const busy = row(10, () => async ({ spinMs }) => {

@@ -31,6 +31,8 @@ export type PerdureOptions = Readonly<{
   /** `start`: API and loops in one process. `twice`: two such. `apart`: an API process, and so many worker processes. */
   processes: "start" | "twice" | "apart";
   workers?: number;
+  /** Runs at a time, of each process. */
+  slots?: number;
   /** As an operator sets it; PERDURE_MOVE_AFTER_MS. */
   moveAfterMs?: number;
 }>;
@@ -45,7 +47,7 @@ export async function startPerdure(server: Postgres, options: PerdureOptions): P
   const env = {
     DATABASE_URL: databaseUrl,
     PERDURE_BODIES: `file://${bodies}`,
-    PERDURE_CONCURRENCY: String(SLOTS),
+    PERDURE_CONCURRENCY: String(options.slots ?? SLOTS),
     ...(options.moveAfterMs === undefined ? {} : { PERDURE_MOVE_AFTER_MS: String(options.moveAfterMs) }),
   };
   const start = (command: "start" | "api" | "worker", ...args: string[]) =>

@@ -17,7 +17,8 @@ export async function work(name: string, { configurable }: Settings): Promise<st
   return name;
 }
 
-function note(line: string, configurable: Settings["configurable"]): void {
+/** Appends a line with the id of this process. */
+export function note(line: string, configurable: Settings["configurable"]): void {
   appendFileSync(String(configurable?.["journal"]), `${line} ${process.pid}\n`);
 }
 
