@@ -1,4 +1,5 @@
 // How soon something happens when nobody else asks: the first node of an accepted run, the first event of a stream.
+import { startChild } from "../setup/children.js";
 import { createClient, type Client } from "../setup/client.js";
 import { startDevServer, startPerdure } from "../setup/servers.js";
 import { metered } from "../measure/meter.js";
@@ -8,9 +9,11 @@ import { WHO } from "./http.js";
 
 const PART = "latency when idle";
 export const PICKUP = "POST accepted to first node";
+export const PICKUP_PARKED = "POST accepted to first node, 1,000,000 parked";
 export const FIRST_EVENT = "runs/stream, 10 nodes";
 /** At least so long between two requests, and at most twice. */
 const PAUSE_MS = 100;
+const PARKED = 1_000_000;
 
 type Pids = readonly number[];
 
@@ -20,7 +23,13 @@ export async function measureLatency(run: Run): Promise<void> {
     if (processes === "apart" && (run.quick || run.round > 1)) continue;
     const perdure = await startPerdure(run.server, { processes });
     try {
-      await measure(run, WHO[processes], createClient(perdure.url), { samples, pids: perdure.pids, warmUp: 300 });
+      const client = createClient(perdure.url);
+      const measured = { samples, pids: perdure.pids, warmUp: 300 };
+      await measure(run, WHO[processes], client, measured);
+      // Filling takes a minute or two, and what it shows does not vary.
+      if (run.quick || run.round > 1 || processes === "apart") continue;
+      await park(perdure.databaseUrl);
+      await measurePickup(run, WHO[processes], client, { ...measured, work: PICKUP_PARKED });
     } finally {
       await perdure.stop();
     }
@@ -40,26 +49,16 @@ export async function measureLatency(run: Run): Promise<void> {
 
 type Measured = Readonly<{ samples: number; pids: Pids; warmUp: number }>;
 
-async function measure(run: Run, who: string, client: Client, { samples, pids, warmUp }: Measured): Promise<void> {
+async function measure(run: Run, who: string, client: Client, measured: Measured): Promise<void> {
   const { server, report, round } = run;
+  const { samples, pids, warmUp } = measured;
   // As a server that has run for a while: its code is compiled.
   for (let n = 0; n < warmUp; n += 1) await client.ten();
-  const metering = { server, database: null, pids };
-  const [pickups, pickupReading] = await metered(metering, () => repeat(samples, () => pickup(client)));
-  const accepted = pickups.map(({ acceptedMs }) => acceptedMs);
-  const sent = pickups.map(({ sentMs }) => sentMs);
-  report.add({
-    ...{ round, part: PART, who, work: PICKUP },
-    figures: {
-      "p50 ms": quantile(accepted, 0.5),
-      "p99 ms": quantile(accepted, 0.99),
-      "from the request p50 ms": quantile(sent, 0.5),
-      "from the request p99 ms": quantile(sent, 0.99),
-      "foreign cores": pickupReading.foreignCores,
-    },
-  });
+  await measurePickup(run, who, client, { ...measured, work: PICKUP });
   const ten = { assistant_id: "ten", input: { n: 0 }, stream_mode: ["values"] };
-  const [streams, reading] = await metered(metering, () => repeat(samples, () => client.stream("/runs/stream", ten)));
+  const [streams, reading] = await metered({ server, database: null, pids }, () =>
+    repeat(samples, () => client.stream("/runs/stream", ten)),
+  );
   const firsts = streams.map(({ firstMs }) => firstMs);
   report.add({
     ...{ round, part: PART, who, work: FIRST_EVENT },
@@ -73,6 +72,40 @@ async function measure(run: Run, who: string, client: Client, { samples, pids, w
       "foreign cores": reading.foreignCores,
     },
   });
+}
+
+async function measurePickup(
+  { server, report, round }: Run,
+  who: string,
+  client: Client,
+  { samples, pids, work }: Measured & Readonly<{ work: string }>,
+): Promise<void> {
+  const [pickups, reading] = await metered({ server, database: null, pids }, () =>
+    repeat(samples, () => pickup(client)),
+  );
+  const accepted = pickups.map(({ acceptedMs }) => acceptedMs);
+  const sent = pickups.map(({ sentMs }) => sentMs);
+  report.add({
+    ...{ round, part: PART, who, work },
+    figures: {
+      "p50 ms": quantile(accepted, 0.5),
+      "p99 ms": quantile(accepted, 0.99),
+      "from the request p50 ms": quantile(sent, 0.5),
+      "from the request p99 ms": quantile(sent, 0.99),
+      "foreign cores": reading.foreignCores,
+    },
+  });
+}
+
+/** Beside what the server did so far. */
+async function park(url: string): Promise<void> {
+  const child = startChild("queue");
+  try {
+    await child.call("open", { url });
+    await child.call("park", { runs: PARKED });
+  } finally {
+    await child.stop();
+  }
 }
 
 async function repeat<T>(n: number, work: () => Promise<T>): Promise<T[]> {
