@@ -27,7 +27,7 @@ export type S3Options = Readonly<{
   credentials?: Readonly<{ accessKeyId: string; secretAccessKey: string; sessionToken?: string }>;
   /** How often one request is tried, the first time included. */
   attempts?: number;
-  /** A request, or a pause within its answer, longer than this has failed. */
+  /** A connection on which nothing went either way for so long has failed. However slow a transfer is, it may take ten times that. */
   timeoutMs?: number;
   /** Pauses between tries, and chance in [0, 1) for their jitter. */
   sleep?: (ms: number) => Promise<unknown>;
@@ -36,6 +36,8 @@ export type S3Options = Readonly<{
 
 type Place = Readonly<{ bucket: string; prefix: string }>;
 
+/** A store that answers after a minute is slow, not away. */
+const SILENCE_MS = 75_000;
 const DELETE_BATCH = 1_000;
 const DELETE_SINGLY = 16;
 
@@ -138,7 +140,7 @@ export function createS3Store(place: Place, options: S3Options): BodyStore {
 }
 
 function createClient(options: S3Options): S3Client {
-  const timeoutMs = options.timeoutMs ?? 30_000;
+  const timeoutMs = options.timeoutMs ?? SILENCE_MS;
   return new S3Client({
     ...(options.endpoint !== undefined && { endpoint: options.endpoint }),
     ...(options.region !== undefined && { region: options.region }),
@@ -152,7 +154,8 @@ function createClient(options: S3Options): S3Client {
     requestHandler: {
       connectionTimeout: Math.min(5_000, timeoutMs),
       socketTimeout: timeoutMs,
-      requestTimeout: timeoutMs,
+      // Counts the upload too, which a large body on a narrow line needs time for.
+      requestTimeout: 10 * timeoutMs,
       throwOnRequestTimeout: true,
     },
   });

@@ -91,6 +91,32 @@ it("reads again when a body breaks off or stops coming", async () => {
   expect(Buffer.from(await store.read("k")).toString()).toBe("0123456789");
   expect(seen).toHaveLength(3);
 });
+it("takes longer over an upload than over silence", async () => {
+  // A piece at a time, for longer than it may be silent. The kernels between them hold a few megabytes.
+  const reads: number[] = [];
+  const server = createServer((request, response) => {
+    request.on("data", () => {
+      reads.push(performance.now());
+      request.pause();
+      setTimeout(() => request.resume(), 4);
+    });
+    request.on("end", () => void response.writeHead(200).end());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const store = openBodyStore("s3://bucket", {
+    s3: {
+      ...{ endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, region: "x", forcePathStyle: true },
+      ...{ credentials: { accessKeyId: "a", secretAccessKey: "b" }, attempts: 1, timeoutMs: 1_000 },
+    },
+  });
+  open.push(async () => {
+    await store.close();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  expect(await store.create("k", Buffer.alloc(40_000_000))).toBe(true);
+  expect(reads.at(-1)! - reads[0]!).toBeGreaterThan(1_000);
+});
 it("gives up as unavailable after five tries", async () => {
   const { store, seen } = await standIn(fails(500, "InternalError"));
   await expect(store.read("k")).rejects.toMatchObject({ code: "unavailable" });

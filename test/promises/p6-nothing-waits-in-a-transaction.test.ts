@@ -62,7 +62,7 @@ function watchTransactions({ db }: TestEngine) {
     oldestMs = Math.max(oldestMs, rows[0]?.ms ?? 0);
     samples += 1;
   };
-  const timer = setInterval(() => void sample(), 100);
+  const timer = setInterval(() => void sample().catch(() => {}), 100);
   return {
     stop() {
       clearInterval(timer);
@@ -88,10 +88,14 @@ test(
         const { run_id } = await t.client.runs.create(thread_id, "slow", { input: { messages: ["hello"] } });
         await t.client.runs.join(thread_id, run_id);
         await t.deps.db.query("update timers set due_at = now() where kind = 'move' and status = 'due'");
-        await until("everything is moved", async () => {
-          await t.move();
-          return (await t.deps.db.query("select 1 from packs where status = 'stored'")).rows.length > 0;
-        });
+        await until(
+          "everything is moved",
+          async () => {
+            await t.move();
+            return (await t.deps.db.query("select 1 from packs where status = 'stored'")).rows.length > 0;
+          },
+          { timeoutMs: SOAK_MS },
+        );
         // Read by who hasn't seen it: the large body from the store too.
         const state = await t.client.threads.getState<{ messages: { content: string }[] }>(thread_id);
         expect(state.values.messages.map(({ content }) => content.length)).toEqual([5, 8, 0, 5, 1_500_000]);
