@@ -1,7 +1,8 @@
 // The campaign in short: an installation under load that is broken again and again keeps its promises. The long one is
 // `npm run campaign`.
 import { expect, test } from "vitest";
-import { campaign, violations } from "./campaign/campaign.js";
+import { campaign } from "./campaign/campaign.js";
+import { violations } from "./campaign/figures.js";
 
 test("under kills, freezes, outages and lost replies nothing is lost, stuck or done twice, and no dead attempt writes", async () => {
   const report = await campaign({ seed: 7, seconds: 15, clients: 4, workers: 2, everyMs: 1_500, thinkMs: 300 });

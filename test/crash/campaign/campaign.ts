@@ -32,7 +32,7 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
     seconds,
     clients = 6,
     workers = 3,
-    everyMs = 2_300,
+    everyMs = 2_100,
     thinkMs = 200,
     progress = () => undefined,
   } = options;
@@ -42,8 +42,9 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
   const site = await openSite({ CAMPAIGN_SERVICE: service.url }, { apis: 2, workers });
   let chaos: Chaos | undefined;
   try {
+    progress(site.describe());
     await until("an API to be ready", async () => (await fetch(`${site.urls[0]}/ok`)).ok, { timeoutMs: 60_000 });
-    const people = startPeople(site, service, () => chaos, { random: chances[1], clients, agentShare: 0.25, thinkMs });
+    const people = startPeople(site, service, () => chaos, { random: chances[1], clients, agentShare: 0.3, thinkMs });
     chaos = startChaos(site, chances[2], everyMs);
     for (const endMs = performance.now() + seconds * 1_000; performance.now() < endMs; ) {
       await sleep(Math.min(10_000, Math.max(0, endMs - performance.now())));
@@ -68,12 +69,4 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
     await site.close();
     await service.close();
   }
-}
-
-/** Promises that were broken, each with up to five examples. */
-export function violations({ verdict }: Report): string[] {
-  const { lost, stuck, failed, doneTwice, notDone, zombieWrites, decidedTwice } = verdict;
-  return Object.entries({ lost, stuck, failed, doneTwice, notDone, zombieWrites, decidedTwice })
-    .filter(([, found]) => found.length > 0)
-    .map(([what, found]) => `${what}: ${found.length}, like ${found.slice(0, 5).join("; ")}`);
 }

@@ -10,50 +10,74 @@ export type Chaos = Readonly<{
   stop(): Promise<void>;
 }>;
 
-type Mischief = "kills" | "freezes" | "databaseRestarts" | "terminatedBackends" | "cuts" | "lostReplies";
+const COUNTS = {
+  kills: 0,
+  freezes: 0,
+  databaseRestarts: 0,
+  terminatedBackends: 0,
+  cuts: 0,
+  lostReplies: 0,
+  clockJumps: 0,
+  databaseClockJumps: 0,
+};
+type Mischief = keyof typeof COUNTS;
 
 /** How many of a hundred; kills come most. */
 const ODDS: readonly (readonly [Mischief, number])[] = [
   ["kills", 62],
   ["freezes", 5],
   ["databaseRestarts", 6],
-  ["terminatedBackends", 9],
-  ["cuts", 9],
-  ["lostReplies", 9],
+  ["terminatedBackends", 7],
+  ["cuts", 7],
+  ["lostReplies", 7],
+  ["clockJumps", 3],
+  ["databaseClockJumps", 3],
 ];
+
+/** What writes, as it looks on the wire: the commits, claims and settlements that are kept prepared go by their names. */
+const WRITES = /insert|update|commit|perdure_[0-9a-f]{40}/i;
+
+/** How wrong a machine's clock may be, and how wrong the database's, which has to come to rest in time. */
+const WRONG_MS = 600_000;
+const DATABASE_WRONG_MS = 3 * LEASE_MS;
 
 /** One thing after the other, `everyMs` apart on average. */
 export function startChaos(site: Site, random: () => number, everyMs: number): Chaos {
-  const counts = { kills: 0, freezes: 0, databaseRestarts: 0, terminatedBackends: 0, cuts: 0, lostReplies: 0 };
+  const counts = { ...COUNTS };
   const stopping = new AbortController();
   let frozen = 0;
   const oneOf = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
 
-  const freeze = async (process: Undying): Promise<void> => {
+  const within = (ms: number): number => Math.round((random() * 2 - 1) * ms);
+
+  const freeze = async (process: Undying): Promise<boolean> => {
     const pid = process.pid();
-    if (pid === undefined) return;
+    if (!process.signal("SIGSTOP")) return false;
     frozen += 1;
-    process.signal("SIGSTOP");
     // Longer than its lease, so that another takes what it holds and it wakes into a world that went on.
     await sleep(LEASE_MS * 1.7, undefined, { signal: stopping.signal }).catch(() => undefined);
     if (process.pid() === pid) process.signal("SIGCONT");
     frozen -= 1;
+    return true;
   };
+  /** Each says how often it has happened: once, when it says nothing. */
   const acts: Readonly<Record<Mischief, () => unknown>> = {
     kills: () => oneOf([...site.workers, ...site.workers, ...site.apis]).signal("SIGKILL"),
     freezes: () => freeze(oneOf(site.workers)),
     databaseRestarts: () => site.killPostgres(),
-    terminatedBackends: () =>
-      site.db.query(
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
-      ),
+    terminatedBackends: () => site.terminateBackends(),
     cuts: () => site.proxy.cut(),
     lostReplies: async () => {
-      // The next statement that writes is done, and nobody hears of it.
-      site.proxy.faults.loseReplyTo = (chunk) => /insert|update/i.test(chunk.toString("latin1"));
-      await sleep(20);
-      site.proxy.faults.loseReplyTo = null;
+      const { faults, lostReplies } = site.proxy;
+      const before = lostReplies();
+      // It is done, and nobody hears of it.
+      faults.loseReplyTo = (chunk) => WRITES.test(chunk.toString("latin1"));
+      for (let waited = 0; waited < 500 && lostReplies() === before; waited += 20) await sleep(20);
+      faults.loseReplyTo = null;
+      return lostReplies() - before;
     },
+    clockJumps: () => oneOf([...site.workers, ...site.apis]).setClock(within(WRONG_MS)),
+    databaseClockJumps: () => site.setDatabaseClock(within(DATABASE_WRONG_MS)),
   };
   const thaws = new Set<Promise<unknown>>();
   const running = (async () => {
@@ -61,9 +85,9 @@ export function startChaos(site: Site, random: () => number, everyMs: number): C
       await sleep(everyMs * (0.5 + random()), undefined, { signal: stopping.signal }).catch(() => undefined);
       if (stopping.signal.aborted) return;
       const mischief = pick(random());
-      counts[mischief] += 1;
       const done = Promise.resolve()
         .then(acts[mischief])
+        .then((times) => (counts[mischief] += Number(times ?? 1)))
         .catch(() => undefined);
       thaws.add(done);
       void done.finally(() => thaws.delete(done));

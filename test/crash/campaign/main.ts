@@ -1,6 +1,7 @@
 // npm run campaign -- --seed 1 --minutes 20
 import { parseArgs } from "node:util";
-import { campaign, violations } from "./campaign.js";
+import { campaign } from "./campaign.js";
+import { figures, shortfalls, violations } from "./figures.js";
 
 const { values } = parseArgs({
   options: { seed: { type: "string", default: "1" }, minutes: { type: "string", default: "20" } },
@@ -12,22 +13,8 @@ if (!Number.isInteger(seed) || !(minutes > 0)) {
 }
 const progress = (line: string): void => console.error(`campaign: ${line}`);
 const report = await campaign({ seed, seconds: minutes * 60, progress });
-const { verdict, broken, cutOff, restSeconds } = report;
-const { runs, approvals, doubts, retried, effects, ...found } = verdict;
-const rows = [
-  ["seed", seed],
-  ["minutes", minutes],
-  ["runs", runs],
-  ["approvals", approvals],
-  ["effects", effects],
-  ["… whose answer was cut off", cutOff],
-  ["… in doubt, and asked about", doubts],
-  ["runs that a person retried", retried],
-  ...Object.entries(broken).map(([what, n]) => [what, n]),
-  ["seconds to come to rest", Math.round(restSeconds)],
-  ...Object.entries(found).map(([what, list]) => [what, list.length]),
-];
-for (const [what, n] of rows) console.log(`${String(what).padEnd(30)} ${String(n).padStart(8)}`);
-const broke = violations(report);
-for (const line of broke) console.error(line);
-process.exit(broke.length === 0 ? 0 : 1);
+for (const [what, n] of [["seed", seed], ["minutes", minutes], ...figures(report)] as const)
+  console.log(`${what.padEnd(32)} ${String(n).padStart(8)}`);
+const complaints = [...violations(report), ...shortfalls(report, minutes)];
+for (const line of complaints) console.error(line);
+process.exit(complaints.length === 0 ? 0 : 1);
