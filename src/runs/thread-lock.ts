@@ -25,6 +25,23 @@ export async function lockThread(sql: Sql, key: ThreadKey): Promise<LockedThread
   return rows[0];
 }
 
+/** As `lockThread`, for loops that go through many threads: "held" when somebody else has the row, which is not waited for. */
+export async function lockThreadIfFree(sql: Sql, key: ThreadKey): Promise<LockedThread | "held" | undefined> {
+  const { rows } = await sql.query<LockedThread>(
+    `select tenant_id as "tenantId", thread_id as "threadId", status, ephemeral, metadata, config
+    from threads
+    where tenant_id = $1 and thread_id = $2
+    for no key update skip locked`,
+    [key.tenantId, key.threadId],
+  );
+  if (rows[0] !== undefined) return rows[0];
+  const { rowCount } = await sql.query("select 1 from threads where tenant_id = $1 and thread_id = $2", [
+    key.tenantId,
+    key.threadId,
+  ]);
+  return rowCount === 0 ? undefined : "held";
+}
+
 /** Creates the thread unless it exists, then locks it. Throws `conflict` for the id of a deleted thread. */
 export async function ensureThread(
   sql: Sql,

@@ -96,7 +96,7 @@ export async function cancelTimers(
   return rowCount;
 }
 
-/** Due timers of these kinds, oldest first. Only looks: who acts on one claims it first. */
+/** Due timers of these kinds that nobody has locked, oldest first. Only looks: who acts on one claims it first. */
 export async function peekDueTimers(
   sql: Sql,
   peek: Readonly<{ kinds: readonly TimerKind[]; limit: number }>,
@@ -111,6 +111,7 @@ export async function peekDueTimers(
       where t.status = 'due' and t.kind = k.kind and t.due_at <= (select clock_timestamp())
       order by t.due_at, t.timer_id
       limit $2
+      for update skip locked
     ) due
     order by due."dueAt", due."timerId"
     limit $2`,

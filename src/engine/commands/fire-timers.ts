@@ -6,7 +6,7 @@ import { backoffMs } from "../../core/retry.js";
 import { takeTurn } from "../../runs/breakers.js";
 import { appendEvent } from "../../runs/events.js";
 import { getRun, makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
-import { lockThread } from "../../runs/thread-lock.js";
+import { lockThreadIfFree } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
@@ -16,26 +16,73 @@ import { wakeSleeper } from "./wake-sleeper.js";
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
 export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete", ...QUESTION_TIMERS] as const;
 const BATCH = 100;
+/** Of one kind at the same time: more of them would only wait for the same thing. */
+const MOST_UNDER_WAY = 20;
 /** A pause that has just ended isn't looked at again at once. */
 const MIN_WAIT_MS = 1_000;
 const RETRY_MS = 5_000;
 const MAX_RETRY_MS = 5 * 60_000;
 
-/** One round over what is due by database time. Returns how many fired. */
+/** One round over what is due by database time, all of it waited for. Returns how many fired. */
 export async function fireTimers(deps: Deps): Promise<number> {
-  const due = await peekDueTimers(deps.db, { kinds: FIRED_KINDS, limit: BATCH });
-  let fired = 0;
-  for (const timer of due) {
-    try {
-      if (await fire(deps, timer)) fired += 1;
-    } catch (error) {
-      const code = isEngineError(error) ? error.code : ((error as { code?: string }).code ?? "internal");
-      deps.log.error({ timer_id: timer.timerId, kind: timer.kind, ref_id: timer.refId, code }, "a timer failed");
-      const afterMs = backoffMs(timer.attempts + 1, deps.random(), RETRY_MS, MAX_RETRY_MS);
-      await postponeTimer(deps.db, { ...timer, afterMs, error: code });
-    }
+  return createFiring(deps, Number.POSITIVE_INFINITY).round();
+}
+
+export type Firing = Readonly<{
+  /** One round over what is due by database time. Returns how many fired. */
+  round(): Promise<number>;
+  /** Resolves when nothing is under way any more. */
+  done(): Promise<unknown>;
+}>;
+
+/**
+ * Fires timers in their order, one after the other. Nothing keeps the others from firing: what somebody else holds is passed
+ * over and stays due, and what takes longer than `patienceMs`, as when the object store is slow, goes on beside the next.
+ */
+export function createFiring(deps: Deps, patienceMs: number): Firing {
+  const underWay = new Map<string, Readonly<{ kind: string; fired: Promise<boolean> }>>();
+  const underWayOf = (kind: string): number => [...underWay.values()].filter((each) => each.kind === kind).length;
+  const isCrowded = (kind: string): boolean => underWayOf(kind) >= MOST_UNDER_WAY;
+  const start = (timer: TimerRow): Promise<boolean> => {
+    const fired = fireOrPostpone(deps, timer).finally(() => underWay.delete(timer.timerId));
+    underWay.set(timer.timerId, { kind: timer.kind, fired });
+    return fired;
+  };
+  return {
+    async round() {
+      const kinds = FIRED_KINDS.filter((kind) => !isCrowded(kind));
+      const due = await peekDueTimers(deps.db, { kinds, limit: BATCH });
+      let fired = 0;
+      for (const timer of due) {
+        if (underWay.has(timer.timerId) || isCrowded(timer.kind)) continue;
+        // Once one of its kind is slow, the next would only be slow one after the other.
+        const isSlow = underWayOf(timer.kind) > 0;
+        if (await patiently(start(timer), isSlow ? 0 : patienceMs)) fired += 1;
+      }
+      return fired;
+    },
+    done: () => Promise.all([...underWay.values()].map(({ fired }) => fired)),
+  };
+}
+
+/** What `work` says; false when it takes longer. */
+async function patiently(work: Promise<boolean>, forMs: number): Promise<boolean> {
+  if (forMs === Number.POSITIVE_INFINITY) return work;
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<false>((resolve) => (timer = setTimeout(resolve, forMs, false)));
+  return Promise.race([work, over]).finally(() => clearTimeout(timer));
+}
+
+async function fireOrPostpone(deps: Deps, timer: TimerRow): Promise<boolean> {
+  try {
+    return await fire(deps, timer);
+  } catch (error) {
+    const code = isEngineError(error) ? error.code : ((error as { code?: string }).code ?? "internal");
+    deps.log.error({ timer_id: timer.timerId, kind: timer.kind, ref_id: timer.refId, code }, "a timer failed");
+    const afterMs = backoffMs(timer.attempts + 1, deps.random(), RETRY_MS, MAX_RETRY_MS);
+    await postponeTimer(deps.db, { ...timer, afterMs, error: code }).catch(() => undefined);
+    return false;
   }
-  return fired;
 }
 
 async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
@@ -65,7 +112,8 @@ async function fireRelease(deps: Deps, timer: TimerRow): Promise<boolean> {
   const released = await deps.db.tx(async (sql) => {
     const threadId = await runThread(sql, { tenantId: timer.tenantId, runId });
     // The thread first, as everywhere: then the timer, which another scheduler may have fired meanwhile.
-    const thread = threadId && (await lockThread(sql, { tenantId: timer.tenantId, threadId }));
+    const thread = threadId && (await lockThreadIfFree(sql, { tenantId: timer.tenantId, threadId }));
+    if (thread === "held") return false;
     if (!(await claimDueTimer(sql, timer))) return false;
     const waitMs = thread === undefined ? null : await outageInTheWay(sql, timer, runId, thread.threadId);
     if (waitMs !== null) {

@@ -6,7 +6,7 @@ import type { Deps, Sql } from "../../core/deps.js";
 import type { ApprovalId, RunId } from "../../core/ids.js";
 import { appendEvent } from "../../runs/events.js";
 import { makeNextHead } from "../../runs/runs.js";
-import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
+import { lockThreadIfFree, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
 import { rejection } from "../hitl.js";
 import { afterCreation, type CreatedRun, createRunIn } from "./create-run.js";
@@ -44,11 +44,12 @@ export async function fireDeadline(deps: Deps, timer: TimerRow): Promise<boolean
   return true;
 }
 
-/** The question, with its thread locked and the timer done; undefined when it is not open any more. */
+/** The question, with its thread locked and the timer done; undefined when it is not open any more, or
+ * somebody else has the thread. */
 async function claimQuestion(sql: Sql, timer: TimerRow): Promise<ApprovalRow | undefined> {
   const key = { tenantId: timer.tenantId, approvalId: timer.refId as ApprovalId };
   const approval = await getApproval(sql, key);
-  if (approval !== undefined) await lockThread(sql, approval);
+  if (approval !== undefined && (await lockThreadIfFree(sql, approval)) === "held") return undefined;
   if (!(await claimDueTimer(sql, timer))) return undefined;
   await finishTimer(sql, timer);
   const now = approval && (await getApproval(sql, key));

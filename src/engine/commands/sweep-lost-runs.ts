@@ -8,7 +8,7 @@ import { noteCrashes } from "../../runs/failures.js";
 import { hasUnfinishedRuns, lockUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
 import { endAttempt } from "../../runs/settle.js";
 import { appendFinalChunk } from "../../runs/stream-chunks.js";
-import { type LockedThread, lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
+import { type LockedThread, lockThreadIfFree, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
 import { undoEdit } from "./undo-edit.js";
 import { withdrawQuestions } from "./questions.js";
@@ -43,15 +43,15 @@ export async function sweepLostRuns(deps: Deps, options: SweepOptions): Promise<
   return handled;
 }
 
-/** Undefined when there was nothing to do: somebody else did it, or the worker lives. */
+/** Undefined when there was nothing to do: somebody else did it, holds the thread, or the worker lives. */
 async function sweepOne(
   deps: Deps,
   sql: Sql,
   expired: Expired,
   { moveAfterMs }: SweepOptions,
 ): Promise<LostRun | undefined> {
-  const thread = await lockThread(sql, expired);
-  if (thread === undefined) return undefined;
+  const thread = await lockThreadIfFree(sql, expired);
+  if (thread === undefined || thread === "held") return undefined;
   await lockUnfinishedRuns(sql, expired);
   const lost = await lostRun(sql, expired);
   if (lost === undefined) return undefined;

@@ -4,7 +4,7 @@ import type { Deps } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
 import { isInOrder } from "../../core/run.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
-import { lockThread } from "../../runs/thread-lock.js";
+import { lockThreadIfFree } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
 import { insertAccepted } from "./create-run.js";
 import { settingsOfRun } from "./settings-of-run.js";
@@ -14,7 +14,8 @@ export async function wakeSleeper(deps: Deps, timer: TimerRow): Promise<boolean>
   const runId = timer.refId as RunId;
   const asking = await settingsOfRun(deps, { tenantId: timer.tenantId, runId });
   const woken = await deps.db.tx(async (sql) => {
-    const thread = asking && (await lockThread(sql, asking.run));
+    const thread = asking && (await lockThreadIfFree(sql, asking.run));
+    if (thread === "held") return undefined;
     if (!(await claimDueTimer(sql, timer))) return undefined;
     await finishTimer(sql, timer);
     if (asking === undefined || thread === undefined) return undefined;

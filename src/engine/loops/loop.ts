@@ -34,7 +34,8 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
   const pause = async (): Promise<void> => {
     const due = (await options.nextDueInMs?.()) ?? Number.POSITIVE_INFINITY;
     const poll = options.pollMs * (0.8 + 0.4 * deps.random());
-    await deps.clock.sleep(Math.max(0, Math.min(poll, due)), wakeUp.signal);
+    // What is due and was not done by this round is somebody else's for the moment.
+    await deps.clock.sleep(due > 0 ? Math.min(poll, due) : poll, wakeUp.signal);
   };
   const round = async (): Promise<void> => {
     wakeUp = new AbortController();

@@ -4,23 +4,27 @@ import type { Deps } from "../../core/deps.js";
 import { deleteGoneCalls } from "../../budgets/model-calls.js";
 import { deleteOldKeys } from "../../runs/idempotency-keys.js";
 import { deleteOldTimers, nextDueInMs } from "../../schedule/timers.js";
-import { FIRED_KINDS, fireTimers } from "../commands/fire-timers.js";
+import { createFiring, FIRED_KINDS } from "../commands/fire-timers.js";
 import { createLoop, type Loop } from "./loop.js";
 
 /** How long one can still see what fired. */
 const KEEP_MS = 7 * 24 * 60 * 60_000;
 /** As long a request that comes again finds what it made. */
 const KEEP_KEYS_MS = 25 * 60 * 60_000;
+/** What a timer may take before the next one has its turn. */
+const PATIENCE_MS = 500;
+const GRACE_MS = 3_000;
 const FORGET_EVERY_MS = 60 * 60_000;
 
 export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }>): Loop {
   let forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS * deps.random();
-  return createLoop(deps, {
+  const firing = createFiring(deps, PATIENCE_MS);
+  const loop = createLoop(deps, {
     name: "scheduler",
     pollMs: options.pollMs,
     topics: ["timers"],
     tick: async () => {
-      const fired = await fireTimers(deps);
+      const fired = await firing.round();
       if (fired > 0 || deps.clock.monotonicMs() < forgetAtMs) return fired;
       forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS;
       await deleteOldTimers(deps.db, KEEP_MS);
@@ -30,4 +34,12 @@ export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }
     },
     nextDueInMs: () => nextDueInMs(deps.db, FIRED_KINDS),
   });
+  return {
+    ...loop,
+    async stop() {
+      await loop.stop();
+      // What is slow for longer is due again elsewhere: it is done in one transaction or not at all.
+      await Promise.race([firing.done(), deps.clock.sleep(GRACE_MS)]);
+    },
+  };
 }
