@@ -12,17 +12,20 @@ create table effects (
   tool text not null,
   -- Of the arguments as canonical JSON.
   args_hash bytea not null check (length(args_hash) = 32),
-  -- none: nothing outside, only its result is kept. local: in this database, in one transaction with this row.
-  kind text not null check (kind in ('none', 'local', 'remote')),
+  -- none: nothing outside, only its result is kept. local: in this database, in one transaction with this row. undeclared: a call
+  -- of a tool that doesn't say.
+  kind text not null check (kind in ('none', 'local', 'remote', 'undeclared')),
   policy text not null check (policy in ('ask', 'lookup', 'retry', 'fail')),
   -- asked: waits for a person before its first call. unknown: called, and nobody knows whether it was done.
   status text not null check (status in ('asked', 'started', 'succeeded', 'failed', 'unknown')),
   attempts int not null default 0,
   epoch int not null default 0,
+  -- The graph's task that it was called in.
+  task text not null,
   -- The value it returned, as the codec writes it, until the mover has taken it into a pack.
   result bytea,
   error_code text,
-  -- What was asked about it: {task, at, open}. The texts are in the checkpoint.
+  -- What was asked about it: {scope, at, open}. The texts are in the checkpoint.
   question jsonb,
   -- What settled a doubt: {by, how}.
   resolution jsonb,

@@ -157,6 +157,7 @@ table effects
   status text not null
   attempts integer not null default 0
   epoch integer not null default 0
+  task text not null
   result bytea
   error_code text
   question jsonb
@@ -166,7 +167,7 @@ table effects
   updated_at timestamp with time zone not null default clock_timestamp()
   constraint effects_args_hash_check CHECK ((length(args_hash) = 32))
   constraint effects_key_check CHECK ((key ~ '^(comp_)?[0-9a-f]{64}$'::text))
-  constraint effects_kind_check CHECK ((kind = ANY (ARRAY['none'::text, 'local'::text, 'remote'::text])))
+  constraint effects_kind_check CHECK ((kind = ANY (ARRAY['none'::text, 'local'::text, 'remote'::text, 'undeclared'::text])))
   constraint effects_pkey PRIMARY KEY (tenant_id, key)
   constraint effects_policy_check CHECK ((policy = ANY (ARRAY['ask'::text, 'lookup'::text, 'retry'::text, 'fail'::text])))
   constraint effects_status_check CHECK ((status = ANY (ARRAY['asked'::text, 'started'::text, 'succeeded'::text, 'failed'::text, 'unknown'::text])))

@@ -16,6 +16,8 @@ export type RunPolicy = Readonly<{
   outagePatienceMs: number;
   timeouts: Timeouts;
   budget: BudgetPolicy;
+  /** What happens with a cut-off call of a tool that doesn't say what it does: a person is asked, or it is made again. */
+  undeclaredTools: "ask" | "retry";
 }>;
 
 export type PolicyOf = (graphId: string) => RunPolicy;
@@ -26,6 +28,7 @@ export const DEFAULT_POLICY: RunPolicy = {
   outagePatienceMs: 24 * 60 * 60_000,
   timeouts: { toolMs: null, modelMs: null, betweenTokensMs: null },
   budget: NO_BUDGET,
+  undeclaredTools: "retry",
 };
 
 /** Policies by graph id, where they differ from the default. */

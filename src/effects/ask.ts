@@ -1,63 +1,70 @@
 // A question about one call. In a task of several calls the answers must not be mixed up, whichever call comes first when the
-// task is entered again: which of the task's answers are a call's own is in its row before it asks.
+// task is entered again: which of the answers are a call's own is in its row before it asks.
 import { interrupt } from "@langchain/langgraph";
 import { randomUUID } from "node:crypto";
 import type { EffectQuestion, EffectRow } from "./effect.js";
 import type { CallConfig } from "./identity.js";
-import type { EffectSpec } from "./effect-spec.js";
-import { othersDone, taskCalls } from "./task-calls.js";
+import { type EffectSpec, rowAs } from "./effect-spec.js";
+import { taskCalls, turnToAsk } from "./task-calls.js";
 
 /** LangGraph's own notes on a task that is running. */
 type Scratchpad = { interruptCounter: number; resume: unknown[] };
 type Send = (writes: readonly (readonly [string, unknown])[]) => void;
 
 /** The answer, when there is one; else it ends the task with the question. */
-export async function ask(spec: EffectSpec, row: EffectRow | undefined, value: unknown): Promise<unknown> {
+export async function ask(
+  spec: EffectSpec,
+  row: Pick<EffectRow, "status" | "callId" | "question"> | undefined,
+  value: unknown,
+): Promise<unknown> {
   const { port, identity, config } = spec;
   const pad = scratchpadOf(config);
-  const asked = questionIn(row, identity.task);
+  const asked = questionIn(row, identity.scope);
   if (asked?.open === true) {
     const at = asked.at.at(-1) ?? 0;
-    if (at < pad.resume.length) return answerAt(config, pad, at);
+    if (at < pad.resume.length) {
+      noteAnswers(config);
+      return pad.resume[at];
+    }
   }
-  const calls = taskCalls(port.tasks, identity.task);
-  // One question at a time: the others are asked when the task is entered again.
-  if (calls.asking !== undefined) return new Promise(() => undefined);
-  calls.asking = othersDone(calls).then(async () => {
-    if (asked?.open === true) return;
-    const at = [...(asked?.at ?? []), pad.resume.length];
+  const isOpen = asked?.open === true;
+  await turnToAsk(taskCalls(port.tasks, identity.scope), isOpen);
+  if (!isOpen) {
+    // One that wasn't answered when others of the task were has lost its place.
+    const at = [...(asked?.at ?? []).filter((place) => place < pad.resume.length), pad.resume.length];
     await port.move({
-      ...spec.rowAs(row?.status === "unknown" ? "unknown" : "asked"),
+      ...rowAs(spec, row?.status === "unknown" ? "unknown" : "asked"),
       callId: row?.callId ?? randomUUID(),
-      question: { task: identity.task, at, open: true },
+      question: { scope: identity.scope, at, open: true },
     });
-  });
-  await calls.asking;
+  }
   pad.interruptCounter = pad.resume.length - 1;
   return interrupt(value);
 }
 
-/** The answers to what the call itself asked, in order. */
-export function answersOf(config: CallConfig, row: EffectRow | undefined, task: string): unknown[] {
+/** Takes the answers to what the call itself asked, in order. */
+export function takeAnswers(config: CallConfig, row: EffectRow | undefined, scope: string): unknown[] {
   const { resume } = scratchpadOf(config);
-  const { at = [] } = questionIn(row, task) ?? {};
-  return at.filter((position) => position < resume.length).map((position) => resume[position]);
+  const { at = [] } = questionIn(row, scope) ?? {};
+  const own = at.filter((position) => position < resume.length).map((position) => resume[position]);
+  if (own.length > 0) noteAnswers(config);
+  return own;
 }
 
 /** What a row says of its questions once the open one is answered. */
-export function answered(row: EffectRow | undefined, task: string): EffectQuestion | null {
-  const asked = questionIn(row, task);
+export function answered(row: EffectRow | undefined, scope: string): EffectQuestion | null {
+  const asked = questionIn(row, scope);
   return asked === null ? null : { ...asked, open: false };
 }
 
-function questionIn(row: EffectRow | undefined, task: string): EffectQuestion | null {
-  return row?.question?.task === task ? row.question : null;
+function questionIn(row: Pick<EffectRow, "question"> | undefined, scope: string): EffectQuestion | null {
+  return row?.question?.scope === scope ? row.question : null;
 }
 
-function answerAt(config: CallConfig, pad: Scratchpad, at: number): unknown {
-  // As LangGraph's `interrupt` notes it, but with every answer there is: a shorter list would forget the others.
-  (config.configurable?.["__pregel_send"] as Send | undefined)?.([["__resume__", [...pad.resume]]]);
-  return pad.resume[at];
+/** As LangGraph's `interrupt` notes an answer that it took, but all there are of the task: a shorter list would forget the others. */
+function noteAnswers(config: CallConfig): void {
+  const send = config.configurable?.["__pregel_send"] as Send | undefined;
+  send?.([["__resume__", [...scratchpadOf(config).resume]]]);
 }
 
 export function scratchpadOf(config: CallConfig): Scratchpad {

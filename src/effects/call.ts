@@ -2,10 +2,12 @@
 import { randomUUID } from "node:crypto";
 import { isGraphInterrupt } from "@langchain/langgraph";
 import type { Sql } from "../core/deps.js";
-import { answered } from "./ask.js";
+import { answered, ask } from "./ask.js";
 import type { EffectMove, EffectRow, FoundEffect, Resolution } from "./effect.js";
-import type { EffectSpec } from "./effect-spec.js";
+import { type EffectSpec, rowAs } from "./effect-spec.js";
 import { codeOf, wasNotSent } from "./not-sent.js";
+import { OwnQuestion } from "./own-questions.js";
+import { othersDone, taskCalls } from "./task-calls.js";
 
 /** What came of a call: its result, or a row that says that nobody knows. */
 export type Called = Readonly<{ value: unknown }> | Readonly<{ doubtful: FoundEffect }>;
@@ -17,9 +19,9 @@ export async function call(
   resolution: Resolution | null,
 ): Promise<Called> {
   const { port, identity, kind } = spec;
-  const question = answered(row, identity.task);
+  const question = answered(row, identity.scope);
   const common = { callId: randomUUID(), question, resolution };
-  const started = { ...spec.rowAs("started"), ...common, replaces: row?.callId ?? null };
+  const started = { ...rowAs(spec, "started"), ...common, replaces: row?.callId ?? null };
   if (kind === "none") return { value: await keepResult(spec, row, started) };
   if (kind === "local") {
     const done = { ...started, status: "succeeded" as const };
@@ -33,10 +35,17 @@ export async function call(
   try {
     value = await limited(spec, (signal) => spec.perform({ key: identity.key, signal, row }));
   } catch (error) {
-    return failed(spec, begun, error);
+    return error instanceof OwnQuestion ? { value: await askFor(spec, begun, error) } : failed(spec, begun, error);
   }
   await succeed(spec, begun, value);
   return { value };
+}
+
+/** It did nothing yet that counts: when it is answered, or entered again for another's answer, it begins anew. */
+async function askFor(spec: EffectSpec, move: EffectMove, { value }: OwnQuestion): Promise<unknown> {
+  const row = { ...move, status: "failed" as const, errorCode: "interrupted" };
+  await spec.port.move(row);
+  return ask(spec, row, value);
 }
 
 /** Nothing outside happens: only what came out is kept, so that it isn't done again. */
@@ -52,7 +61,7 @@ export async function succeed(spec: EffectSpec, move: EffectMove, value: unknown
   try {
     result = spec.port.encode(value, spec.tool);
   } catch (error) {
-    if (spec.kind === "none") return;
+    if (spec.kind === "none" || spec.kind === "undeclared") return;
     // It was done all the same, and must not be done again.
     await spec.port.move({ ...done, errorCode: "value_unsupported" });
     throw refuse(spec, error as Error);
@@ -68,6 +77,8 @@ async function failed(spec: EffectSpec, move: EffectMove, error: unknown): Promi
   const errorCode = isGraphInterrupt(error) ? "interrupted" : codeOf(error);
   if (isGraphInterrupt(error) || wasNotSent(error)) {
     await port.move({ ...move, status: "failed", errorCode });
+    // The task ends with it: the others are not cut off.
+    if (isGraphInterrupt(error)) await othersDone(taskCalls(port.tasks, spec.identity.scope));
     throw error;
   }
   await port.move({ ...move, status: "unknown", errorCode });

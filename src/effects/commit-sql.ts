@@ -22,6 +22,7 @@ export function effectCtes(firstParam: number): string {
     ["policy", "text"],
     ["status", "text"],
     ["epoch", "int"],
+    ["task", "text"],
     ["result", "bytea"],
     ["error_code", "text"],
     ["question", "text"],
@@ -42,9 +43,9 @@ effect_rows as materialized (
   for no key update
 ), effect_moves as (
   insert into effects as e (tenant_id, key, thread_id, run_id, attempt, call_id, tool, args_hash, kind, policy, status,
-    attempts, epoch, result, error_code, question, resolution, compensated_at)
+    attempts, epoch, task, result, error_code, question, resolution, compensated_at)
   select r.tenant_id, r.key, r.thread_id, r.run_id, r.attempt, r.call_id, r.tool, r.args_hash, r.kind, r.policy, r.status,
-    (r.status = 'started')::int, r.epoch, r.result, r.error_code, r.question::jsonb, r.resolution::jsonb,
+    (r.status = 'started')::int, r.epoch, r.task, r.result, r.error_code, r.question::jsonb, r.resolution::jsonb,
     case when r.compensated then clock_timestamp() end
   from effect_rows r
   left join effect_before b on b.tenant_id = r.tenant_id and b.key = r.key
@@ -52,11 +53,14 @@ effect_rows as materialized (
   order by r.tenant_id, r.key
   on conflict (tenant_id, key) do update
   set run_id = excluded.run_id, attempt = excluded.attempt, call_id = excluded.call_id, status = excluded.status,
+    args_hash = excluded.args_hash, kind = excluded.kind, policy = excluded.policy, task = excluded.task,
     attempts = e.attempts + excluded.attempts, result = excluded.result,
     error_code = coalesce(excluded.error_code, case when excluded.status = 'unknown' then e.error_code end),
     question = excluded.question, resolution = coalesce(excluded.resolution, e.resolution),
     compensated_at = coalesce(excluded.compensated_at, e.compensated_at), updated_at = clock_timestamp()
-  where e.args_hash = excluded.args_hash and (e.status <> 'succeeded' or excluded.compensated_at is not null)
+  -- What declares nothing and may be repeated is, in a fork, with other arguments too.
+  where (e.args_hash = excluded.args_hash and (e.status <> 'succeeded' or excluded.compensated_at is not null))
+    or (excluded.kind = 'undeclared' and excluded.policy = 'retry')
   returning e.tenant_id, e.thread_id, e.run_id, e.attempt, e.key, e.tool, e.kind, e.status, e.attempts, e.error_code
 ), effect_log as (
   select m.tenant_id, m.thread_id, m.run_id, m.attempt, t.type,
@@ -99,6 +103,10 @@ export function effectParams(moves: readonly Readonly<{ runId: string; move: Eff
     plainArray(of((m) => m.policy)),
     plainArray(of((m) => m.status)),
     plainArray(moves.map(({ move }) => move.epoch)),
+    binaryArray(
+      "text",
+      of((m) => m.task),
+    ),
     binaryArray(
       "bytea",
       moves.map(({ move }) => move.result),

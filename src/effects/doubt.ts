@@ -2,7 +2,7 @@
 import { EngineError } from "../core/errors.js";
 import { ask } from "./ask.js";
 import type { FoundEffect, Resolution } from "./effect.js";
-import type { EffectSpec } from "./effect-spec.js";
+import { type EffectSpec, rowAs } from "./effect-spec.js";
 import { refuse, succeed } from "./call.js";
 
 const OPTIONS = ["retry", "done", "abort"] as const;
@@ -33,7 +33,7 @@ export async function settleDoubt(spec: EffectSpec, found: FoundEffect): Promise
 async function asUnknown(spec: EffectSpec, row: FoundEffect): Promise<FoundEffect> {
   if (row.status === "unknown") return row;
   const { callId, question } = row;
-  await spec.port.move({ ...spec.rowAs("unknown"), callId, question, errorCode: "worker_lost" });
+  await spec.port.move({ ...rowAs(spec, "unknown"), callId, question, errorCode: "worker_lost" });
   return { ...row, status: "unknown" };
 }
 
@@ -49,7 +49,7 @@ async function asked(spec: EffectSpec, row: FoundEffect): Promise<Settled> {
       return done(spec, row, answer.result, { by: "person", how: "done" });
     case "abort":
       await spec.port.move({
-        ...spec.rowAs("unknown"),
+        ...rowAs(spec, "unknown"),
         callId: row.callId,
         question: row.question && { ...row.question, open: false },
         resolution: { by: "person", how: "abort" },
@@ -61,7 +61,7 @@ async function asked(spec: EffectSpec, row: FoundEffect): Promise<Settled> {
 async function done(spec: EffectSpec, row: FoundEffect, result: unknown, resolution: Resolution): Promise<Settled> {
   const value = result === undefined ? `"${spec.tool}" was done.` : result;
   const question = row.question && { ...row.question, open: false };
-  await succeed(spec, { ...spec.rowAs("unknown"), callId: row.callId, question, resolution }, value);
+  await succeed(spec, { ...rowAs(spec, "unknown"), callId: row.callId, question, resolution }, value);
   return { value };
 }
 

@@ -1,17 +1,18 @@
 // A tool that declares what it does outside, so that an engine which may die at any moment does it once.
-import { ToolMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import type { z } from "zod";
 import type { Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
-import { answersOf, ask } from "./ask.js";
 import { refuse } from "./call.js";
 import { compensate } from "./compensate.js";
-import type { EffectKind, FoundEffect, OnUnknown } from "./effect.js";
-import { type EffectSpec, type LookedUp, rowFor } from "./effect-spec.js";
+import type { EffectKind, OnUnknown } from "./effect.js";
+import { effectSpec, type LookedUp } from "./effect-spec.js";
 import { type CallConfig, identityOf } from "./identity.js";
+import { DURABLE_TOOL } from "./journaled-call.js";
 import { inLocalEffect } from "./local-scope.js";
+import { stoppedText } from "./messages.js";
 import { type EffectsPort, effectsOf } from "./port.js";
+import { insteadOf, questionsFirst } from "./questions.js";
 import { runEffect } from "./run-effect.js";
 
 /** How a call is made. */
@@ -59,9 +60,6 @@ const TIMEOUT_MS = 30_000;
 const DEDUPE_WINDOW_MS = 600_000;
 const IRREVERSIBLE_BELOW = 0.5;
 
-/** How the engine knows that a tool keeps its own books. */
-export const DURABLE_TOOL = Symbol.for("perdure.durable_tool");
-
 /**
  * A LangChain tool whose calls are written down before they are made and after: on perdure each intent is called at most once,
  * over retries, crashes, resumes and replays; elsewhere it is a tool like any other.
@@ -83,7 +81,7 @@ export function durableTool<Args>(fn: (args: Args, call: EffectCall) => unknown,
       schema: options.schema as unknown as z.ZodObject,
     },
   );
-  return Object.defineProperty(made, DURABLE_TOOL, { value: true });
+  return Object.defineProperty(made, DURABLE_TOOL, { value: options.effect });
 }
 
 function checkOptions({
@@ -117,38 +115,27 @@ async function invoke<Args>(
     return fn(args, { key: identity.key, signal, config });
   }
   const identity = identityOf(port, config, { tool: name, args, explicit: options.key?.(args) ?? null });
-  const base = {
-    port,
-    config,
-    identity,
-    tool: name,
-    args,
-    kind: effect,
-    policy: options.onUnknown ?? "ask",
-    timeoutMs,
-  };
   const irreversible = (options.reversibility ?? 1) < IRREVERSIBLE_BELOW;
-  const spec: EffectSpec = {
-    ...base,
-    dedupeWindowMs: irreversible ? (options.dedupeWindowMs ?? DEDUPE_WINDOW_MS) : 0,
-    rowAs: (status) => rowFor(base, status),
-    before: (row, twin) => questions(spec, options as DurableToolOptions<unknown>, row, twin),
-    perform: ({ key, signal, tx }) =>
-      tx === undefined
-        ? Promise.resolve(fn(args, { key, signal, config }))
-        : inLocalEffect(name, config, async () => fn(args, { key, signal, tx, config })),
-    lookup:
-      options.lookup === undefined
-        ? null
-        : (key) => (options.lookup as NonNullable<typeof options.lookup>)(args, { key }),
-    aborted: async () => {
-      if (options.compensate !== undefined) {
-        const undo = options.compensate;
-        await compensate(spec, (call) => undo(args, call));
-      }
-      return notDone(config, name, options.compensate === undefined);
+  const { lookup, compensate: undo } = options;
+  const spec = effectSpec(
+    {
+      ...{ port, config, identity, tool: name, args, kind: effect, policy: options.onUnknown ?? "ask" },
+      perform: ({ key, signal, tx }) =>
+        tx === undefined
+          ? Promise.resolve(fn(args, { key, signal, config }))
+          : inLocalEffect(name, config, async () => fn(args, { key, signal, tx, config })),
     },
-  };
+    {
+      timeoutMs,
+      dedupeWindowMs: irreversible ? (options.dedupeWindowMs ?? DEDUPE_WINDOW_MS) : 0,
+      before: (row, twin) => questionsFirst(spec, options, row, twin),
+      lookup: lookup === undefined ? null : (key) => lookup(args, { key }),
+      aborted: async () => {
+        if (undo !== undefined) await compensate(spec, (call) => undo(args, call));
+        return insteadOf(spec, stoppedText(name, undo === undefined));
+      },
+    },
+  );
   if (tier === "forbidden") {
     throw refuse(
       spec,
@@ -160,66 +147,3 @@ async function invoke<Args>(
 
 /** Outside of perdure a key is only as unique as its call. */
 const NOWHERE = { tenantId: "" as EffectsPort["tenantId"], threadId: "" as EffectsPort["threadId"] };
-
-/** What must be asked before the first call, in the order it is asked. */
-async function questions(
-  spec: EffectSpec,
-  { tier, failureCost, reversibility }: DurableToolOptions<unknown>,
-  row: FoundEffect | undefined,
-  twin: FoundEffect | undefined,
-): Promise<Readonly<{ value: unknown }> | null> {
-  const { tool: name, args, identity, config } = spec;
-  const facts = { tool: name, args, key: identity.key };
-  const given = answersOf(config, row, identity.task);
-  const wanted: { value: object; no: () => Promise<unknown> }[] = [];
-  if (tier === "approval" || identity.epoch > 0) {
-    const again = identity.epoch > 0 ? ` again (epoch ${identity.epoch})` : "";
-    const details = { failure_cost: failureCost ?? null, reversibility: reversibility ?? null };
-    const value = {
-      kind: "approve_effect",
-      question: `Do "${name}"${again}?`,
-      ...facts,
-      ...details,
-      options: ["approve", "reject"],
-    };
-    wanted.push({
-      value,
-      no: () => Promise.resolve(message(config, name, `"${name}" was not approved, and not done.`)),
-    });
-  }
-  if (twin !== undefined) {
-    const how = twin.status === "succeeded" ? "was done" : "may have been done";
-    const question = `The same "${name}" ${how} a moment ago. Do it once more?`;
-    const value = { kind: "repeated_effect", question, ...facts, earlier_key: twin.key, options: ["repeat", "skip"] };
-    wanted.push({ value, no: () => earlier(spec, twin) });
-  }
-  for (const [i, { value, no }] of wanted.entries()) {
-    const answer = i < given.length ? given[i] : await ask(spec, row, value);
-    if (!isYes(answer)) return { value: await no() };
-  }
-  return null;
-}
-
-const YES = new Set<unknown>([true, "yes", "approve", "accept", "repeat", "run"]);
-
-function isYes(answer: unknown): boolean {
-  const { type } = (typeof answer === "object" && answer !== null ? answer : { type: answer }) as { type?: unknown };
-  return YES.has(type);
-}
-
-async function earlier(spec: EffectSpec, twin: FoundEffect): Promise<unknown> {
-  if (twin.status === "succeeded") return spec.port.resultOf(twin);
-  return message(spec.config, spec.tool, `"${spec.tool}" was not done again; whether it was done before isn't known.`);
-}
-
-function notDone(config: CallConfig, name: string, inDoubt: boolean): unknown {
-  const doubt = inDoubt ? "Whether it was done before isn't known." : "What may have been done before was undone.";
-  return message(config, name, `"${name}" was stopped by a person. ${doubt}`);
-}
-
-/** What the model is told in the place of a result; a node that called by itself gets an error. */
-function message(config: CallConfig, name: string, content: string): unknown {
-  const id = config.toolCall?.id;
-  if (id === undefined) throw new EngineError("effect_refused", content, { details: { tool: name } });
-  return new ToolMessage({ status: "error", name, content, tool_call_id: id });
-}

@@ -3,12 +3,16 @@ import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 
 /** none: nothing outside. local: in this engine's Postgres, with the ledger in one transaction. remote: anywhere else. */
 export type EffectKind = "none" | "local" | "remote";
+/** undeclared: a call of a tool that doesn't say what it does outside. */
+export type LedgerKind = EffectKind | "undeclared";
+/** What happens with a cut-off call of a tool that doesn't say: a person is asked, or it is made again. */
+export type UndeclaredTools = "ask" | "retry";
 export type EffectStatus = "asked" | "started" | "succeeded" | "failed" | "unknown";
 /** What happens with a call of which nobody knows whether it was done. */
 export type OnUnknown = "ask" | "lookup" | "retry" | "fail";
 
-/** The questions asked about a call in one task of the graph: which of the task's they are; the last may be open. */
-export type EffectQuestion = Readonly<{ task: string; at: readonly number[]; open: boolean }>;
+/** The questions asked about a call, counted in its scope: which of the scope's they are; the last may be open. */
+export type EffectQuestion = Readonly<{ scope: string; at: readonly number[]; open: boolean }>;
 /** Who or what settled a doubt: `by` is "person", "lookup" or "policy". */
 export type Resolution = Readonly<{ by: "person" | "lookup" | "policy"; how: string }>;
 
@@ -22,11 +26,13 @@ export type EffectRow = Readonly<{
   tool: string;
   /** sha256 in hex. */
   argsHash: string;
-  kind: EffectKind;
+  kind: LedgerKind;
   policy: OnUnknown;
   status: EffectStatus;
   attempts: number;
   epoch: number;
+  /** The graph's task that it was called in. */
+  task: string;
   errorCode: string | null;
   question: EffectQuestion | null;
   resolution: Resolution | null;
@@ -46,10 +52,11 @@ export type EffectMove = Readonly<{
   replaces: string | null;
   tool: string;
   argsHash: string;
-  kind: EffectKind;
+  kind: LedgerKind;
   policy: OnUnknown;
   status: EffectStatus;
   epoch: number;
+  task: string;
   result: Buffer | null;
   errorCode: string | null;
   question: EffectQuestion | null;

@@ -11,10 +11,14 @@ export type CallConfig = Readonly<{
   signal?: AbortSignal | undefined;
 }>;
 
+/** Where a tool that declares nothing finds its key in `config.configurable`: 64 hex digits, the same for each attempt at the call. */
+export const IDEMPOTENCY_KEY = "idempotency_key";
+
 /** Where a run's request says that what was done once is to be done again: a number above 0. */
 const EFFECT_EPOCH = "effect_epoch";
 
-export type Identity = Readonly<{ key: string; argsHash: string; epoch: number; task: string }>;
+/** `scope` is where questions are counted: the task, or the tool's call in it that this call is part of. */
+export type Identity = Readonly<{ key: string; argsHash: string; epoch: number; task: string; scope: string }>;
 
 /** `explicit` names the intent instead of the call; without either it is its arguments in its task. */
 export function identityOf(
@@ -26,14 +30,16 @@ export function identityOf(
   const argsHash = hashOfArgs(args);
   const epoch = epochOf(config);
   const task = taskOf(config);
+  const scope = scopeOf(config);
   const id = config.toolCall?.name === tool ? config.toolCall.id : undefined;
   const who =
     explicit !== null
       ? ["key", explicit]
       : id !== undefined
         ? ["call", messageIdOf(config, id), id]
-        : ["task", task, argsHash];
-  return { key: keyOf(port, [...who, tool, String(epoch)]), argsHash, epoch, task };
+        : ["task", scope, argsHash];
+  const key = keyOf(port, [...who, tool, String(epoch)]);
+  return { key, argsHash, epoch, task, scope };
 }
 
 export function keyOf({ tenantId, threadId }: Pick<EffectsPort, "tenantId" | "threadId">, parts: readonly string[]) {
@@ -54,6 +60,11 @@ export function taskOf(config: CallConfig): string {
   return typeof task === "string" ? task : "";
 }
 
+export function scopeOf(config: CallConfig): string {
+  const around = config.configurable?.[IDEMPOTENCY_KEY];
+  return typeof around === "string" ? `${taskOf(config)}/${around}` : taskOf(config);
+}
+
 function epochOf(config: CallConfig): number {
   const epoch = config.configurable?.[EFFECT_EPOCH];
   return typeof epoch === "number" && Number.isSafeInteger(epoch) && epoch > 0 ? epoch : 0;
@@ -62,18 +73,36 @@ function epochOf(config: CallConfig): number {
 type Scratchpad = Readonly<{ currentTaskInput?: unknown }>;
 type Message = Readonly<{ id?: unknown; tool_calls?: unknown }>;
 
+/** The place of a call among those that are made in its task: 0 where it is alone. */
+export function placeOf(config: CallConfig): number {
+  const id = config.toolCall?.id;
+  const pad = config.configurable?.["__pregel_scratchpad"] as Scratchpad | undefined;
+  const isAlone = typeof pad?.currentTaskInput === "object" && "lg_tool_call" in (pad.currentTaskInput ?? {});
+  if (isAlone || id === undefined) return 0;
+  const calls = (messageOf(config, id)?.message.tool_calls ?? []) as readonly { id?: unknown }[];
+  return Math.max(
+    0,
+    calls.findIndex((call) => call.id === id),
+  );
+}
+
 /** The id of the message that made the call; a message without one is known by its place. */
 function messageIdOf(config: CallConfig, toolCallId: string): string {
+  const found = messageOf(config, toolCallId);
+  if (found === undefined) return "";
+  return typeof found.message.id === "string" ? found.message.id : `at:${found.at}`;
+}
+
+function messageOf(config: CallConfig, toolCallId: string): Readonly<{ message: Message; at: number }> | undefined {
   const pad = config.configurable?.["__pregel_scratchpad"] as Scratchpad | undefined;
   const input = pad?.currentTaskInput;
   const lists = Array.isArray(input) ? [input] : Object.values(input ?? {}).filter(Array.isArray);
   for (const list of lists as (readonly unknown[])[]) {
     const at = list.findLastIndex((message) => makesCall(message as Message | null, toolCallId));
     if (at === -1) continue;
-    const { id } = list[at] as Message;
-    return typeof id === "string" ? id : `at:${at}`;
+    return { message: list[at] as Message, at };
   }
-  return "";
+  return undefined;
 }
 
 function makesCall(message: Message | null, toolCallId: string): boolean {

@@ -1,49 +1,61 @@
-// A call of a tool that declares nothing: what it returned is kept by itself, and the questions it asks are its own, also where
-// several are called in one task.
-import { isGraphInterrupt } from "@langchain/langgraph";
-import { ask, answersOf, scratchpadOf } from "./ask.js";
-import { type EffectSpec, rowFor } from "./effect-spec.js";
-import { type CallConfig, identityOf } from "./identity.js";
-import type { EffectsPort } from "./port.js";
+// A call of a tool that declares nothing: written down before it is made and after, under a key that the tool finds in its config;
+// what it returned is kept by itself, and the questions it asks are its own, also where several are called in one task.
+import { ToolMessage } from "@langchain/core/messages";
+import { isCommand } from "@langchain/langgraph";
+import { effectSpec } from "./effect-spec.js";
+import { type CallConfig, IDEMPOTENCY_KEY, identityOf, placeOf, scopeOf } from "./identity.js";
+import { type CalledTool, messageFor, stoppedText } from "./messages.js";
+import { withOwnAnswers } from "./own-questions.js";
+import { effectsOf } from "./port.js";
+import { questionsFirst } from "./questions.js";
 import { runEffect } from "./run-effect.js";
+import { taskCalls, whileRunning } from "./task-calls.js";
 
-/** A tool that hangs is cut off by the engine's own limits, when it has some. */
-const NO_LIMIT_MS = 2 ** 31 - 1;
+/** A tool whose calls are not for others to write down: it does that itself. */
+export const DURABLE_TOOL = Symbol.for("perdure.durable_tool");
+
+type Called = CalledTool & Readonly<{ args: unknown; tool: object | undefined }>;
 
 /**
- * `retry`: a call that was cut off is made again, as it always was. `ask`: it counts as an effect, and a person is asked. `work` gets
- * the config to call with, in which a tool's questions are answered with its own answers only.
+ * A tool node's call: what the node makes of it, its messages for errors included. `work` gets the config to call with. It is just
+ * `work` outside of perdure, where nothing is stored, for tools that keep their own books, and for names that no tool has.
  */
-export function journaledCall(
-  port: EffectsPort,
-  config: CallConfig,
-  call: Readonly<{ tool: string; args: unknown; policy: "ask" | "retry" }>,
-  work: (config: CallConfig) => Promise<unknown>,
-): Promise<unknown> {
-  const { tool, args, policy } = call;
+export async function journaledCall<T>(
+  given: CallConfig,
+  call: Called,
+  work: (config: CallConfig) => Promise<T>,
+): Promise<T> {
+  const { name: tool, id, args } = call;
+  const config: CallConfig = { ...given, toolCall: { name: tool, ...(id === undefined ? {} : { id }) } };
+  const port = effectsOf(config);
+  const policy = port?.undeclared ?? null;
+  if (port === undefined || policy === null || call.tool === undefined) return work(given);
+  // One that asks waits for all calls of its task, so that none is cut off.
+  if (DURABLE_TOOL in call.tool) return whileRunning(taskCalls(port.tasks, scopeOf(config)), () => work(given));
   const identity = identityOf(port, config, { tool, args, explicit: null });
-  const kind = policy === "ask" ? ("remote" as const) : ("none" as const);
-  const base = { port, config, identity, tool, args, kind, policy };
-  const spec: EffectSpec = {
-    ...base,
-    timeoutMs: NO_LIMIT_MS,
-    dedupeWindowMs: 0,
-    rowAs: (status) => rowFor(base, status),
-    before: () => Promise.resolve(null),
-    async perform({ row }) {
-      const pad = scratchpadOf(config);
-      const own = { ...pad, interruptCounter: -1, resume: answersOf(config, row, identity.task) };
-      const configurable = { ...config.configurable, __pregel_scratchpad: own };
-      try {
-        return await work({ ...config, configurable });
-      } catch (error) {
-        if (!isGraphInterrupt(error) || policy === "ask") throw error;
-        const [question] = error.interrupts;
-        return ask(spec, row, question?.value);
-      }
+  const { scope, key } = identity;
+  // Written down already, by what is around.
+  if (config.configurable?.[IDEMPOTENCY_KEY] === key) return work(given);
+  const spec = effectSpec(
+    {
+      ...{ port, config, identity, tool, args, policy, kind: "undeclared" },
+      perform: ({ row }) => {
+        const own = { ...given, configurable: { ...given.configurable, [IDEMPOTENCY_KEY]: key } };
+        return withOwnAnswers(own, row, { scope, place: placeOf(config) }, work);
+      },
     },
-    lookup: null,
-    aborted: () => Promise.reject(new Error(`"${tool}" was stopped by a person`)),
-  };
-  return runEffect(spec);
+    {
+      before: (row) => (policy === "ask" ? questionsFirst(spec, {}, row, undefined) : Promise.resolve(null)),
+      aborted: () => Promise.resolve(messageFor(call, stoppedText(tool, true))),
+    },
+  );
+  return asOutput(call, await runEffect(spec)) as T;
+}
+
+/** What a person says was the result is no message yet. */
+function asOutput(call: CalledTool, value: unknown): unknown {
+  const isMessage = typeof (value as { getType?: unknown } | null | undefined)?.getType === "function";
+  if (isMessage || isCommand(value)) return value;
+  const content = typeof value === "string" ? value : JSON.stringify(value ?? null);
+  return new ToolMessage({ name: call.name, content, tool_call_id: call.id ?? "" });
 }

@@ -1,9 +1,8 @@
 // Middleware for langchain's `createAgent`: what the model answered and what tools returned is kept as soon as it is there, and
 // not when the agent's step is over.
 import { createMiddleware } from "langchain";
-import { DURABLE_TOOL } from "./durable-tool.js";
+import type { CallConfig } from "./identity.js";
 import { journaledCall } from "./journaled-call.js";
-import { effectsOf } from "./port.js";
 import { step } from "./step.js";
 
 /**
@@ -17,16 +16,12 @@ export function durableMiddleware() {
     name: "DurableMiddleware",
     wrapModelCall: (request, handler) =>
       step(`model:${request.messages.length}`, () => handler(request) as Promise<never>),
-    wrapToolCall: async (request, handler) => {
-      const { tool, toolCall, runtime } = request;
-      const port = effectsOf(runtime);
-      if (port === undefined || (tool as { [DURABLE_TOOL]?: true } | undefined)?.[DURABLE_TOOL] === true)
-        return handler(request);
-      const config = { ...runtime, toolCall } as Parameters<typeof journaledCall>[1];
-      const kept = journaledCall(port, config, { tool: toolCall.name, args: toolCall.args, policy: "retry" }, () =>
-        Promise.resolve(handler(request)),
+    wrapToolCall: async ({ tool, toolCall, runtime, ...request }, handler) => {
+      const { name, id, args } = toolCall;
+      const call = { name, id, args, tool: tool as object | undefined };
+      return journaledCall(runtime as CallConfig, call, async ({ configurable }) =>
+        handler({ ...request, tool, toolCall, runtime: { ...runtime, configurable } as typeof runtime }),
       );
-      return (await kept) as Awaited<ReturnType<typeof handler>>;
     },
   });
 }

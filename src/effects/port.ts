@@ -2,7 +2,7 @@
 // import: a project has its own copy of this package.
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { Sql } from "../core/deps.js";
-import type { EffectMove, FoundEffect } from "./effect.js";
+import type { EffectMove, FoundEffect, UndeclaredTools } from "./effect.js";
 import type { TaskCalls } from "./task-calls.js";
 
 /** Where the executor puts it. */
@@ -15,6 +15,8 @@ export type EffectsPort = Readonly<{
   threadId: ThreadId;
   runId: RunId;
   attempt: number;
+  /** What happens with a cut-off call of a tool that declares nothing; null: nothing of the run is stored. */
+  undeclared: UndeclaredTools | null;
   /** Aborted when the attempt may do nothing more. */
   signal: AbortSignal;
   find(
@@ -32,7 +34,7 @@ export type EffectsPort = Readonly<{
   refuse(error: Error): void;
   /** The calls that are being made, by key. */
   flying: Map<string, Flying>;
-  /** What is going on in each task of the graph. */
+  /** What is going on in each task of the graph, or in a tool's call in it. */
   tasks: Map<string, TaskCalls>;
 }>;
 

@@ -6,7 +6,7 @@ import type { EffectMove, EffectRow, EffectStatus, FoundEffect } from "./effect.
 
 const COLUMNS = `
   e.tenant_id as "tenantId", e.key, e.thread_id as "threadId", e.run_id as "runId", e.attempt, e.call_id as "callId",
-  e.tool, encode(e.args_hash, 'hex') as "argsHash", e.kind, e.policy, e.status, e.attempts, e.epoch,
+  e.tool, encode(e.args_hash, 'hex') as "argsHash", e.kind, e.policy, e.status, e.attempts, e.epoch, e.task,
   e.error_code as "errorCode", e.question, e.resolution, e.compensated_at as "compensatedAt",
   e.created_at as "createdAt", e.updated_at as "updatedAt"`;
 
@@ -63,8 +63,8 @@ export async function writeLocalEffect(
 ): Promise<boolean> {
   const { rowCount } = await sql.query(
     `insert into effects as e (tenant_id, key, thread_id, run_id, attempt, call_id, tool, args_hash, kind, policy, status,
-      attempts, epoch, result)
-    values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, $10, $11, 1, $12, $13)
+      attempts, epoch, task, result)
+    values ($1, $2, $3, $4, $5, $6, $7, decode($8, 'hex'), $9, $10, $11, 1, $12, $15, $13)
     on conflict (tenant_id, key) do update
     set run_id = excluded.run_id, attempt = excluded.attempt, call_id = excluded.call_id, status = excluded.status,
       attempts = e.attempts + 1, result = excluded.result, error_code = null, question = null,
@@ -85,6 +85,7 @@ export async function writeLocalEffect(
       move.epoch,
       move.result,
       move.replaces,
+      move.task,
     ],
   );
   return rowCount === 1;

@@ -4,7 +4,7 @@ import { EngineError } from "../core/errors.js";
 import { call, refuse } from "./call.js";
 import { settleDoubt } from "./doubt.js";
 import type { FoundEffect, Resolution } from "./effect.js";
-import type { EffectSpec } from "./effect-spec.js";
+import { type EffectSpec, isRepeatable } from "./effect-spec.js";
 import { refuseInLocalEffect } from "./local-scope.js";
 import { taskCalls, whileRunning } from "./task-calls.js";
 
@@ -19,7 +19,7 @@ export async function runEffect(spec: EffectSpec): Promise<unknown> {
     await flying.done.catch(() => undefined);
     throw refuse(spec, conflict(spec));
   }
-  const done = whileRunning(taskCalls(port.tasks, identity.task), () => findAndRun(spec));
+  const done = whileRunning(taskCalls(port.tasks, identity.scope), () => findAndRun(spec));
   port.flying.set(identity.key, { argsHash: identity.argsHash, done });
   try {
     return await done;
@@ -31,8 +31,10 @@ export async function runEffect(spec: EffectSpec): Promise<unknown> {
 async function findAndRun(spec: EffectSpec): Promise<unknown> {
   const { port, identity, tool, dedupeWindowMs: withinMs } = spec;
   const { own, twin } = await port.find({ key: identity.key, tool, argsHash: identity.argsHash, withinMs });
-  if (own !== undefined && own.argsHash !== identity.argsHash) throw refuse(spec, conflict(spec));
-  if (own?.status === "succeeded") return port.resultOf(own);
+  const isOther = own !== undefined && own.argsHash !== identity.argsHash;
+  if (isOther && !isRepeatable(spec)) throw refuse(spec, conflict(spec));
+  const counts = !isRepeatable(spec) || (!isOther && own?.task === identity.task);
+  if (own?.status === "succeeded" && counts) return port.resultOf(own);
   if (own?.status === "failed" && own.compensatedAt !== null) throw refuse(spec, undone(spec));
   let row: FoundEffect | undefined = own;
   for (;;) {

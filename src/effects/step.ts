@@ -1,12 +1,9 @@
 // A piece of a node that is not done again when the node is entered again: after a crash, a question or an error further down.
 import { getConfig } from "@langchain/langgraph";
-import { type EffectSpec, rowFor } from "./effect-spec.js";
-import { type CallConfig, hashOfArgs, keyOf, taskOf } from "./identity.js";
-import { effectsOf, type EffectsPort } from "./port.js";
+import { effectSpec } from "./effect-spec.js";
+import { type CallConfig, hashOfArgs, keyOf, scopeOf, taskOf } from "./identity.js";
+import { effectsOf } from "./port.js";
 import { runEffect } from "./run-effect.js";
-
-/** Steps have no limit of their own: what is slow in them has one. */
-const NO_LIMIT_MS = 2 ** 31 - 1;
 
 /**
  * Runs `fn` once per entry of the node, as far as that can be known, and keeps what it returns: a node that is entered again gets
@@ -19,28 +16,11 @@ const NO_LIMIT_MS = 2 ** 31 - 1;
 export async function step<T>(name: string, fn: () => Promise<T> | T): Promise<T> {
   const config = getConfig() as CallConfig | undefined;
   const port = effectsOf(config);
-  if (config === undefined || port === undefined) return fn();
-  return (await keepOnce(port, config, { name: `step:${name}`, work: async () => fn() })) as T;
-}
-
-/** The value of `work`, which is done once in this task of the graph. */
-function keepOnce(
-  port: EffectsPort,
-  config: CallConfig,
-  { name, work }: Readonly<{ name: string; work: () => Promise<unknown> }>,
-): Promise<unknown> {
-  const task = taskOf(config);
-  const identity = { key: keyOf(port, ["step", task, name]), argsHash: hashOfArgs(null), epoch: 0, task };
-  const base = { port, config, identity, tool: name, args: null, kind: "none" as const, policy: "retry" as const };
-  const spec: EffectSpec = {
-    ...base,
-    timeoutMs: NO_LIMIT_MS,
-    dedupeWindowMs: 0,
-    rowAs: (status) => rowFor(base, status),
-    before: () => Promise.resolve(null),
-    perform: work,
-    lookup: null,
-    aborted: () => Promise.resolve(null),
-  };
-  return runEffect(spec);
+  // Where nothing is stored, nothing can be kept.
+  if (config === undefined || port === undefined || port.undeclared === null) return fn();
+  const tool = `step:${name}`;
+  const [task, scope] = [taskOf(config), scopeOf(config)];
+  const identity = { key: keyOf(port, ["step", scope, tool]), argsHash: hashOfArgs(null), epoch: 0, task, scope };
+  const core = { port, config, identity, tool, args: null, kind: "none" as const, policy: "retry" as const };
+  return (await runEffect(effectSpec({ ...core, perform: async () => fn() }))) as T;
 }

@@ -1,23 +1,32 @@
 // The calls of one task of a graph, so that none is cut off because another asks: a task that asks is over for its attempt.
+import { AsyncLocalStorage } from "node:async_hooks";
 
 export type TaskCalls = {
   running: number;
-  /** Settles when the question that this task is going to ask may be asked; the others wait for the next attempt. */
-  asking: Promise<void> | undefined;
+  /** Calls that want to ask. One of them does; the others when the task is entered again. */
+  askers: Readonly<{ isOpen: boolean }>[];
   idle: (() => void)[];
 };
 
-export function taskCalls(tasks: Map<string, TaskCalls>, task: string): TaskCalls {
-  const known = tasks.get(task) ?? { running: 0, asking: undefined, idle: [] };
-  tasks.set(task, known);
+/** The call that this code is part of, and how many it waits for itself. */
+const within = new AsyncLocalStorage<{ readonly calls: TaskCalls; inner: number }>();
+
+export function taskCalls(tasks: Map<string, TaskCalls>, scope: string): TaskCalls {
+  const known = tasks.get(scope) ?? { running: 0, askers: [], idle: [] };
+  tasks.set(scope, known);
   return known;
 }
 
+/** A call that makes others counts as one that waits, until they are done. */
 export async function whileRunning<T>(calls: TaskCalls, work: () => Promise<T>): Promise<T> {
+  const store = within.getStore();
+  const outer = store?.calls === calls ? store : undefined;
   calls.running += 1;
+  if (outer !== undefined && (outer.inner += 1) === 1) leave(calls);
   try {
-    return await work();
+    return await within.run({ calls, inner: 0 }, work);
   } finally {
+    if (outer !== undefined && (outer.inner -= 1) === 0) calls.running += 1;
     leave(calls);
   }
 }
@@ -27,6 +36,21 @@ export async function othersDone(calls: TaskCalls): Promise<void> {
   leave(calls);
   if (calls.running > 0) await new Promise<void>((resolve) => calls.idle.push(resolve));
   calls.running += 1;
+}
+
+/** Resolves for the one call that asks, when the others are done: one whose question was open before, else the first. */
+export async function turnToAsk(calls: TaskCalls, isOpen: boolean): Promise<void> {
+  const mine = { isOpen };
+  calls.askers.push(mine);
+  await othersDone(calls);
+  const first = calls.askers.find((asker) => asker.isOpen) ?? calls.askers[0];
+  if (first !== mine) await neverDone(calls);
+}
+
+/** A call that goes on only when its task is entered again; the others need not wait for it. */
+function neverDone(calls: TaskCalls): Promise<never> {
+  leave(calls);
+  return new Promise(() => undefined);
 }
 
 function leave(calls: TaskCalls): void {

@@ -5,6 +5,8 @@ import type { RunnableConfig } from "@langchain/core/runnables";
 import { ToolInputParsingException, type StructuredToolInterface } from "@langchain/core/tools";
 
 import { isCommand, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
+import type { CallConfig } from "./identity.js";
+import { journaledCall } from "./journaled-call.js";
 
 type Calls = NonNullable<Parameters<typeof isAIMessage>[0] & { tool_calls?: ToolCall[] }>;
 type ToolCall = Readonly<{ id?: string; name: string; args: Record<string, unknown> }>;
@@ -52,7 +54,9 @@ async function callTool(
   }
   try {
     const state = { messages };
-    const output: unknown = await tool.invoke({ ...call, type: "tool_call" }, { ...config, state } as RunnableConfig);
+    const make = (own: CallConfig): Promise<unknown> =>
+      tool.invoke({ ...call, type: "tool_call" }, { ...own, state } as RunnableConfig);
+    const output = await journaledCall(config, { ...call, tool }, make);
     if (isCommand(output)) return output;
     return { messages: [output as ToolMessage] };
   } catch (error) {

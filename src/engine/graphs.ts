@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import type { BaseChannel, Pregel, PregelNode } from "@langchain/langgraph";
 import { EngineError } from "../core/errors.js";
 import { nearest } from "../core/nearest.js";
+import { journalToolNodes } from "../effects/tool-nodes.js";
 import { importGraphModule, sourcesOf } from "./graph-modules.js";
 import type { GraphSource } from "./langgraph-json.js";
 
@@ -145,8 +146,19 @@ async function made(graphId: string, make: Factory, config: GraphConfig): Promis
   throw new EngineError("graph_invalid", `the factory of graph "${graphId}" returned ${describe(value)}; ${WANTED}`);
 }
 
-// By shape, not by instanceof: a project has its own copy of LangGraph.
+const ready = new WeakSet<object>();
+
+/** As it is run: its tool nodes write down what they call. */
 function compiled(value: unknown): RunnableGraph | null {
+  const graph = graphOf(value);
+  if (graph === null || ready.has(graph)) return graph;
+  journalToolNodes(graph);
+  ready.add(graph);
+  return graph;
+}
+
+// By shape, not by instanceof: a project has its own copy of LangGraph.
+function graphOf(value: unknown): RunnableGraph | null {
   if (isGraph(value)) return value;
   if (typeof value !== "object" || value === null) return null;
   const { graph, compile } = value as { graph?: unknown; compile?: unknown };

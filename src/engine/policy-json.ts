@@ -18,6 +18,7 @@ const SPENDING = { cost: z.number().min(0).optional(), tokens: limit.optional() 
 export const POLICY_SHAPE = {
   mode: z.enum(["durable", "edge"]).optional(),
   maxAttempts: z.int().min(1).max(100).optional(),
+  undeclaredTools: z.enum(["ask", "retry"]).optional(),
   outagePatience: duration.optional(),
   timeouts: z
     .object({ tool: duration.optional(), model: duration.optional(), betweenTokens: duration.optional() })
@@ -54,6 +55,7 @@ function over(below: RunPolicy, json: PolicyJson): RunPolicy {
   return {
     mode: json.mode ?? below.mode,
     maxAttempts: json.maxAttempts ?? below.maxAttempts,
+    undeclaredTools: json.undeclaredTools ?? below.undeclaredTools,
     outagePatienceMs: json.outagePatience ?? below.outagePatienceMs,
     timeouts: {
       toolMs: json.timeouts?.tool ?? below.timeouts.toolMs,

@@ -22,10 +22,14 @@ test("a graph's own settings win over those for all, and those over the defaults
     maxAttempts: 5,
     timeouts: { tool: "30s", model: "2m" },
     budgets: { run: { cost: 0.5, activeTime: "10m" }, atCap: "finish" },
-    graphs: { b: { mode: "edge", timeouts: { tool: "5s" }, budgets: { day: { tokens: 7 } } } },
+    undeclaredTools: "ask",
+    graphs: {
+      b: { mode: "edge", undeclaredTools: "retry", timeouts: { tool: "5s" }, budgets: { day: { tokens: 7 } } },
+    },
   });
   const timeouts = { toolMs: 30_000, modelMs: 120_000, betweenTokensMs: null };
   expect(policyOf("a")).toMatchObject({ mode: "durable", maxAttempts: 5, timeouts, budget: { atCap: "finish" } });
+  expect([policyOf("a").undeclaredTools, policyOf("b").undeclaredTools]).toEqual(["ask", "retry"]);
   expect(policyOf("a").budget.limits.run).toEqual({ cost: 0.5, tokens: null, steps: null, activeMs: 600_000 });
   expect(policyOf("b")).toMatchObject({ mode: "edge", maxAttempts: 5, timeouts: { ...timeouts, toolMs: 5_000 } });
   expect(policyOf("b").budget).toMatchObject({ atCap: "park", limits: { run: { cost: null }, day: { tokens: 7 } } });

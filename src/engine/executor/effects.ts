@@ -8,7 +8,7 @@ import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { createDecoder } from "../../checkpoint/codec/decoder.js";
 import { encodeInline } from "../../checkpoint/codec/encoder.js";
 import type { CheckpointOp } from "../../checkpoint/ops.js";
-import type { EffectMove, FoundEffect } from "../../effects/effect.js";
+import type { EffectMove, FoundEffect, UndeclaredTools } from "../../effects/effect.js";
 import type { EffectsPort } from "../../effects/port.js";
 import { findEffect, writeLocalEffect } from "../../effects/queries.js";
 import { appendEvent } from "../../runs/events.js";
@@ -27,19 +27,21 @@ export type EffectsOptions = Readonly<{
   bodyReader: BodyReader;
   /** Nothing of the run is stored. */
   edge: boolean;
+  undeclared: UndeclaredTools;
 }>;
 
 /** So often a local effect is begun anew whose transaction the database lost. */
 const LOCAL_TRIES = 5;
 
 export function createEffects(deps: Deps, options: EffectsOptions): EffectsPort {
-  const { lease, commit, flushed, signal, refuse, bodyReader, edge } = options;
+  const { lease, commit, flushed, signal, refuse, bodyReader, edge, undeclared } = options;
   const { tenantId, threadId, runId, attempt } = lease;
   const find: EffectsPort["find"] = (of) => findEffect(deps.db, { tenantId, threadId, ...of });
   const resultOf = async (effect: FoundEffect): Promise<unknown> =>
     decodeResult(effect, effect.result?.toString("utf8") ?? (await movedResult(deps, effect, bodyReader)));
   return {
     ...{ tenantId, threadId, runId, attempt, signal, refuse, find, resultOf },
+    undeclared: edge ? null : undeclared,
     flying: new Map(),
     tasks: new Map(),
     async move(move) {

@@ -185,6 +185,7 @@ async function streamGraph(
       refuse: attempt.fail,
       bodyReader: reader,
       edge: policy.mode === "edge",
+      undeclared: policy.undeclaredTools,
     });
     if (endsTasks) await graph.updateState({ ...base, signal: stop }, null, END);
     const plan = planStream(request);
