@@ -24,6 +24,9 @@ const STATEMENT_WITH_EFFECTS = `with ${CTES}, ${effectCtes(EFFECT_PARAM)}, ${eve
 const MAX_BATCH_BYTES = 16 * 1024 * 1024;
 /** Tries of a statement that the server refuses, since it doesn't say whether it always will. */
 const MAX_REFUSALS = 3;
+/** Until a run whose row somebody has locked is tried again. */
+const LOCKED_MS = 5;
+const MAX_LOCKED_MS = 500;
 
 /** What a lease commits: a saver's operation, effects, or both. */
 export type CommitOp = CheckpointOp & Readonly<{ effects?: readonly EffectMove[] }>;
@@ -45,13 +48,22 @@ type Waiting = {
   resolve: () => void;
   reject: (error: unknown) => void;
 };
-type RunQueue = { lease: Lease; signal: AbortSignal; commitNo: number; waiting: Waiting[]; failed: unknown };
+type RunQueue = {
+  lease: Lease;
+  signal: AbortSignal;
+  commitNo: number;
+  waiting: Waiting[];
+  failed: unknown;
+  /** How often in a row its row was locked by somebody. */
+  locked: number;
+};
 type Batch = { queue: RunQueue; commitNo: number; taken: Waiting[] };
 
 /** A combiner for one process (one lease owner). */
 export function createCombiner(deps: Deps, owner: string): Combiner {
   const queues = new Set<RunQueue>();
   let busy: Promise<void> | undefined;
+  let putOff = 0;
 
   const kick = (): void => {
     if (busy !== undefined) return;
@@ -65,12 +77,28 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
   const commitBatch = async (batch: readonly Batch[]): Promise<void> => {
     if (batch.length === 0) return;
     const sent = await send(deps, owner, batch);
-    for (const part of batch) settlePart(part, sent instanceof Map ? sent.get(part.queue.lease.runId) : sent);
+    for (const part of batch) {
+      const of = sent instanceof Map ? sent.get(part.queue.lease.runId) : sent;
+      if (isLocked(of) && !part.queue.signal.aborted) void putBack(part);
+      else settlePart(part, of);
+    }
+  };
+
+  /** Its neighbours go on meanwhile. */
+  const putBack = async ({ queue, taken }: Batch): Promise<void> => {
+    queue.waiting.unshift(...taken);
+    queues.delete(queue);
+    queue.locked += 1;
+    putOff += 1;
+    await deps.clock.sleep(backoffMs(queue.locked, deps.random(), LOCKED_MS, MAX_LOCKED_MS));
+    putOff -= 1;
+    queues.add(queue);
+    kick();
   };
 
   return {
     forLease(lease, signal) {
-      const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined };
+      const queue: RunQueue = { lease, signal, commitNo: 0, waiting: [], failed: undefined, locked: 0 };
       const enqueue = (op: CommitOp, calls: readonly SettledCall[], bytes: number) =>
         new Promise<void>((resolve, reject) => {
           if (queue.failed !== undefined) return reject(queue.failed);
@@ -88,7 +116,7 @@ export function createCombiner(deps: Deps, owner: string): Combiner {
       };
     },
     async idle() {
-      while (busy !== undefined) await busy;
+      while (busy !== undefined || putOff > 0) await (busy ?? deps.clock.sleep(LOCKED_MS));
     },
   };
 }
@@ -118,7 +146,11 @@ function bytesOfEffects({ effects = [] }: CommitOp): number {
   return effects.reduce((sum, { result }) => sum + (result?.length ?? 0), 0);
 }
 
-type Sent = Readonly<{ how: "done" | "already" | "lost" | "gap"; missingObjects: number }>;
+type Sent = Readonly<{ how: "done" | "already" | "lost" | "gap" | "locked"; missingObjects: number }>;
+
+const DONE: ReadonlySet<Sent["how"]> = new Set(["done", "already"]);
+const isLocked = (sent: Sent | Error | undefined): boolean =>
+  sent !== undefined && !(sent instanceof Error) && sent.how === "locked";
 
 /** Sends until the database answered, or every run of the batch was aborted. A failing batch of many goes again one by one. */
 async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise<Map<string, Sent> | Error> {
@@ -172,7 +204,7 @@ function settlePart(part: Batch, sent: Sent | Error | undefined): void {
   const { queue } = part;
   if (queue.failed !== undefined) return;
   if (sent instanceof Error) return fail(part, sent);
-  if (sent === undefined || sent.how === "lost" || sent.how === "gap") return fail(part, leaseLost(queue.lease));
+  if (sent === undefined || !DONE.has(sent.how)) return fail(part, leaseLost(queue.lease));
   if (sent.missingObjects > 0) {
     return fail(
       part,
@@ -180,6 +212,7 @@ function settlePart(part: Batch, sent: Sent | Error | undefined): void {
     );
   }
   queue.commitNo = part.commitNo;
+  queue.locked = 0;
   for (const waiting of part.taken) waiting.resolve();
 }
 

@@ -10,7 +10,8 @@ export const FENCE_PARAM_COUNT = 6;
 /**
  * CTEs for a commit. `f(tenant_id, thread_id, run_id, attempt)` holds the runs that are still owned and whose `commit_no`
  * was the wanted one minus 1; what a statement writes must join it. `fence(run_id, how)` tells what became of each:
- * done, already (an earlier try of the same commit was done), lost, or gap (a commit in between is missing).
+ * done, already (an earlier try of the same commit was done), lost, gap (a commit in between is missing), or locked (somebody
+ * has the row at this moment, which is not waited for: the other runs of the statement would have to wait as well).
  */
 export const FENCE_CTES = `
 i as (
@@ -22,7 +23,7 @@ i as (
   where (r.tenant_id, r.run_id, r.attempt) in (select tenant_id, run_id, attempt from i)
     and r.status = 'running' and r.lease_owner = $6
   order by r.run_id
-  for no key update
+  for no key update skip locked
 ), f as (
   update runs r
   set commit_no = i.n, begun = true,
@@ -36,8 +37,14 @@ i as (
     case
       when f.run_id is not null then 'done'
       when l.commit_no >= i.n then 'already'
-      when l.run_id is null then 'lost'
-      else 'gap'
+      when l.run_id is not null then 'gap'
+      when exists (
+        select 1
+        from runs r
+        where r.tenant_id = i.tenant_id and r.run_id = i.run_id and r.attempt = i.attempt
+          and r.status = 'running' and r.lease_owner = $6
+      ) then 'locked'
+      else 'lost'
     end as how
   from i
   left join l using (run_id)

@@ -5,7 +5,7 @@ import type { CheckpointOp } from "../../src/checkpoint/ops.js";
 import type { Lease } from "../../src/core/clock.js";
 import type { Db } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
-import { createCombiner } from "../../src/engine/commit.js";
+import { type CommitWith, createCombiner } from "../../src/engine/commit.js";
 import { createTestDatabase, type TestDatabase } from "../helpers/database.js";
 import { newThread, putRun, rowDeps } from "../helpers/thread-rows.js";
 
@@ -120,6 +120,40 @@ test("a run whose rows the server refuses fails alone; its neighbours in the sta
   ]);
   expect(ends.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
   expect(await written()).toEqual(["good"]);
+});
+
+test("a run whose row somebody has locked waits for it, in order; its neighbours in the statement don't", async () => {
+  const [held, free] = [await runningRun(), await runningRun()];
+  const combiner = combinerOver(database.db);
+  const commits = [held, free].map((lease) => combiner.forLease(lease, lively)) as [CommitWith, CommitWith];
+  let waiting: Promise<unknown> = Promise.resolve();
+  await database.db.tx(async (sql) => {
+    await sql.query("select 1 from runs where run_id = $1 for update", [held.runId]);
+    waiting = Promise.all([commits[0](write(held, "held 1")), commits[0](write(held, "held 2"))]);
+    await commits[1](write(free, "free 1"));
+    const third = commits[0](write(held, "held 3"));
+    waiting = Promise.all([waiting, third]);
+    await commits[1](write(free, "free 2"));
+    expect(await written()).toEqual(["free 1", "free 2"]);
+  });
+  await waiting;
+  await combiner.idle();
+  expect(await written()).toEqual(["free 1", "free 2", "held 1", "held 2", "held 3"]);
+});
+
+test("a run that is taken over under somebody's lock is refused, and nothing of it is written", async () => {
+  const lease = await runningRun();
+  const combiner = combinerOver(database.db);
+  let refused: Promise<unknown> = Promise.resolve();
+  await database.db.tx(async (sql) => {
+    await sql.query("update runs set attempt = 2 where run_id = $1", [lease.runId]);
+    refused = expect(combiner.forLease(lease, lively)(write(lease, "old"))).rejects.toMatchObject({
+      code: "lease_lost",
+    });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  });
+  await refused;
+  expect(await written()).toEqual([]);
 });
 
 test("a commit gives up when its attempt is over while the database is away", async () => {
