@@ -81,6 +81,10 @@ create table runs (
   lease_owner text,
   lease_expires_at timestamptz,
   available_at timestamptz,
+  -- Until then messages that come on its thread become part of its input; it keeps its place in the thread's order meanwhile.
+  merge_until timestamptz,
+  -- How many requests did.
+  merged int not null default 0,
   waits_for text check (waits_for in ('approval', 'timer', 'person', 'provider')),
   -- What the run waits for, or waited for last, and since when in vain.
   provider text collate "C",

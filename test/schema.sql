@@ -291,6 +291,8 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   lease_owner text
   lease_expires_at timestamp with time zone
   available_at timestamp with time zone
+  merge_until timestamp with time zone
+  merged integer not null default 0
   waits_for text
   provider text collate "C"
   outage_since timestamp with time zone
@@ -728,7 +730,7 @@ begin
 
   -- Inputs that come while a question is open wait for its answer, where it says so. When none is open they have their turn.
   update runs r
-  set waits_for = case when u.holds then 'approval' end
+  set waits_for = case when u.holds then 'approval' when r.available_at is not null then 'timer' end
   from (
     select tenant_id, thread_id, exists (
       select 1
@@ -739,7 +741,7 @@ begin
     where e.run_id = any(done)
   ) u
   where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
-    and r.kind = 'run' and r.priority <> 1 and r.available_at is null
+    and r.kind = 'run' and r.priority <> 1 and (r.available_at is null or r.merge_until is not null)
     and u.holds = (r.waits_for is distinct from 'approval');
 
   -- The next of each thread, if one may start.
@@ -747,7 +749,8 @@ begin
     select distinct on (u.run_id) u.run_id as ended_id, r.tenant_id, r.run_id
     from unnest(tenant_ids, thread_ids, run_ids) u(tenant_id, thread_id, run_id)
     join runs r on r.tenant_id = u.tenant_id and r.thread_id = u.thread_id
-      and r.status = 'pending' and r.available_at is null and r.waits_for is distinct from 'approval'
+      and r.status = 'pending' and (r.available_at is null or r.merge_until is not null)
+      and r.waits_for is distinct from 'approval'
     where u.run_id = any(done)
       and not exists (select 1 from runs h where h.tenant_id = u.tenant_id and h.thread_id = u.thread_id and h.head)
     order by u.run_id, r.seq

@@ -3,6 +3,7 @@ import type { AssistantRow } from "../assistants/queries.js";
 import type { Caller } from "../core/approval.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
+import type { RunPolicy } from "../core/policy.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
 import type { CheckpointRef, RunCommand, RunRequest } from "../engine/commands/request.js";
 import type { RunCreate } from "./schemas/runs.js";
@@ -11,6 +12,7 @@ type Asked = Readonly<{
   tenantId: TenantId;
   threadId: ThreadId | null;
   assistant: AssistantRow;
+  policy: RunPolicy;
   headers: Headers;
   caller: Caller;
   /** The caller waits for the end and looks at nothing before. */
@@ -39,6 +41,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     ifNotExists: body.if_not_exists ?? "reject",
     onCompletion: body.on_completion ?? (threadId === null ? "delete" : "keep"),
     afterSeconds: body.after_seconds ?? null,
+    mergeWindowMs: asked.policy.mergeWindowMs,
     caller: asked.caller,
     graph: null,
     createdBy: "api",

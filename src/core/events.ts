@@ -1,6 +1,7 @@
 // The lines of a run's log. Payloads hold ids, counts and codes; never content.
 export type RunEventType =
   | "run.created"
+  | "run.merged"
   | "run.claimed"
   | "run.released"
   | "run.lease_lost"

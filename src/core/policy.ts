@@ -1,4 +1,4 @@
-// How a graph's runs are treated when something goes wrong: what langgraph.json may say under "perdure", with defaults.
+// How a graph's runs are treated: what langgraph.json may say under "perdure", with defaults.
 import { type BudgetPolicy, NO_BUDGET } from "./budget.js";
 
 export type Timeouts = Readonly<{
@@ -18,6 +18,8 @@ export type RunPolicy = Readonly<{
   budget: BudgetPolicy;
   /** What happens with a cut-off call of a tool that doesn't say what it does: a person is asked, or it is made again. */
   undeclaredTools: "ask" | "retry";
+  /** Messages that come on a thread within so many ms are one run's input; 0: each has a run of its own. */
+  mergeWindowMs: number;
 }>;
 
 export type PolicyOf = (graphId: string) => RunPolicy;
@@ -29,6 +31,7 @@ export const DEFAULT_POLICY: RunPolicy = {
   timeouts: { toolMs: null, modelMs: null, betweenTokensMs: null },
   budget: NO_BUDGET,
   undeclaredTools: "retry",
+  mergeWindowMs: 0,
 };
 
 /** Policies by graph id, where they differ from the default. */

@@ -52,12 +52,12 @@ export function supersedes(run: Readonly<{ kind: "run" | "edit"; priority: numbe
 
 /**
  * Whether an unfinished run has its place in its thread's order. A delayed one joins when its time has come, one that waits for an
- * answer when it is given; one that sleeps keeps it.
+ * answer when it is given; one that sleeps keeps it, and so does one that waits for more messages.
  */
 export function isInOrder(
-  run: Readonly<{ head: boolean; availableAt: Date | null; waitsFor: string | null }>,
+  run: Readonly<{ head: boolean; availableAt: Date | null; mergeUntil: Date | null; waitsFor: string | null }>,
 ): boolean {
-  return run.head || (run.availableAt === null && run.waitsFor !== "approval");
+  return run.head || ((run.availableAt === null || run.mergeUntil !== null) && run.waitsFor !== "approval");
 }
 
 /** After this many claims that ended with a dead worker and without progress, a person decides. */

@@ -1,4 +1,4 @@
-// What langgraph.json says under "perdure", for all graphs and for single ones, of how runs are treated when something goes wrong.
+// What langgraph.json says under "perdure", for all graphs and for single ones, of how runs are treated.
 import { z } from "zod";
 import { AT_CAP, type BudgetPolicy, NO_LIMITS } from "../core/budget.js";
 import { DURATION_HINT, parseDuration } from "../core/duration.js";
@@ -11,6 +11,13 @@ export const duration = z.string().transform((text, context) => {
   return ms ?? 0;
 });
 
+/** Each message waits for so long: what would be noticed as a delay of minutes is a mistake. */
+const MAX_MERGE_MS = 60_000;
+const mergeWindow = duration.refine(
+  (ms) => ms <= MAX_MERGE_MS,
+  "must not be longer than 60s: each message waits for it",
+);
+
 const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 const SPENDING = { cost: z.number().min(0).optional(), tokens: limit.optional() };
 
@@ -20,6 +27,7 @@ export const POLICY_SHAPE = {
   maxAttempts: z.int().min(1).max(100).optional(),
   undeclaredTools: z.enum(["ask", "retry"]).optional(),
   outagePatience: duration.optional(),
+  mergeWindow: mergeWindow.optional(),
   timeouts: z
     .object({ tool: duration.optional(), model: duration.optional(), betweenTokens: duration.optional() })
     .strict()
@@ -62,6 +70,7 @@ function over(below: RunPolicy, json: PolicyJson): RunPolicy {
       modelMs: json.timeouts?.model ?? below.timeouts.modelMs,
       betweenTokensMs: json.timeouts?.betweenTokens ?? below.timeouts.betweenTokensMs,
     },
+    mergeWindowMs: json.mergeWindow ?? below.mergeWindowMs,
     budget: json.budgets === undefined ? below.budget : budgetOf(json.budgets),
   };
 }

@@ -53,6 +53,8 @@ function sentence(entries: readonly LogEntry[]): string {
       return steps(entries);
     case "run.created":
       return "accepted";
+    case "run.merged":
+      return `${say(p.messages)} more came within its window: ${say(p.requests)} requests are one run`;
     case "run.claimed":
       return `worker ${say(p.owner)} begins attempt ${attempt}`;
     case "run.released":

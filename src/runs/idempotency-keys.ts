@@ -35,6 +35,15 @@ export async function madeWithKey(sql: Sql, key: RequestKey): Promise<Made | und
   return rows[0];
 }
 
+/** Says what the request that has taken the key in this transaction made, when it turned out to be something else. */
+export async function pointKey(sql: Sql, key: RequestKey, madeId: string): Promise<void> {
+  await sql.query("update idempotency_keys set made_id = $3 where tenant_id = $1 and key_sha256 = $2", [
+    key.tenantId,
+    key.keySha256,
+    madeId,
+  ]);
+}
+
 /** Makes the key free again. */
 export async function giveKeyBack(sql: Sql, key: RequestKey): Promise<void> {
   await sql.query("delete from idempotency_keys where tenant_id = $1 and key_sha256 = $2", [

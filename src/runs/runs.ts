@@ -21,6 +21,10 @@ export type RunRow = Readonly<{
   leaseOwner: string | null;
   leaseExpiresAt: Date | null;
   availableAt: Date | null;
+  /** Until then messages that come on its thread become part of its input. */
+  mergeUntil: Date | null;
+  /** So many requests' have. */
+  merged: number;
   waitsFor: "approval" | "timer" | "person" | "provider" | null;
   /** What it waits for, or waited for last, because that was out of reach. */
   provider: string | null;
@@ -48,7 +52,7 @@ export const RUN_COLUMNS = `
   tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", assistant_id as "assistantId",
   graph_id as "graphId", kind, status, priority, head, attempt, crashes, failures, begun,
   lease_owner as "leaseOwner", lease_expires_at as "leaseExpiresAt",
-  available_at as "availableAt", waits_for as "waitsFor", provider,
+  available_at as "availableAt", merge_until as "mergeUntil", merged, waits_for as "waitsFor", provider,
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
   multitask_strategy as "multitaskStrategy",
   agent_version as "agentVersion", metadata, error_code as "errorCode", error_type as "errorType",
@@ -161,6 +165,8 @@ export type NewRun = Readonly<{
   request: Buffer;
   /** Null: at once. */
   delayMs: number | null;
+  /** How long it waits for more messages, keeping its place; null: not at all. */
+  mergeMs: number | null;
   /** It waits until the questions that are open on its thread are not any more. */
   afterAnswer: boolean;
 }>;
@@ -170,10 +176,11 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
   const { rows } = await sql.query<RunRow>(
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
-      multitask_strategy, metadata, request, available_at, waits_for)
+      multitask_strategy, metadata, request, available_at, merge_until, waits_for)
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-      clock_timestamp() + $11::float8 * interval '1 ms',
-      case when $12 then 'approval' when $11::float8 is not null then 'timer' end)
+      clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
+      clock_timestamp() + $13::float8 * interval '1 ms',
+      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end)
     returning ${RUN_COLUMNS}`,
     [
       run.tenantId,
@@ -188,6 +195,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       run.request,
       run.delayMs,
       run.afterAnswer,
+      run.mergeMs,
     ],
   );
   return rows[0] as RunRow;
@@ -283,8 +291,8 @@ export async function makeNextHead(
     `with next as (
       select run_id
       from runs
-      where tenant_id = $1 and thread_id = $2 and status = 'pending' and available_at is null
-        and waits_for is distinct from 'approval'
+      where tenant_id = $1 and thread_id = $2 and status = 'pending'
+        and (available_at is null or merge_until is not null) and waits_for is distinct from 'approval'
         and not exists (select 1 from runs h where h.tenant_id = $1 and h.thread_id = $2 and h.head)
       order by seq
       limit 1
@@ -317,7 +325,7 @@ export async function releaseQueuedInputs(
 ): Promise<number> {
   const { rowCount } = await sql.query(
     `update runs
-    set waits_for = null, updated_at = clock_timestamp()
+    set waits_for = case when available_at is not null then 'timer' end, updated_at = clock_timestamp()
     where tenant_id = $1 and thread_id = $2 and status = 'pending' and waits_for = 'approval'`,
     [key.tenantId, key.threadId],
   );
@@ -344,8 +352,8 @@ export async function hasUnfinishedRuns(
 export async function releaseRun(sql: Sql, key: RunKey): Promise<RunRow | undefined> {
   const { rows } = await sql.query<RunRow>(
     `update runs
-    set available_at = null, waits_for = null, updated_at = clock_timestamp(),
-      seq = case when begun then seq else nextval('run_seq') end
+    set available_at = null, waits_for = case when waits_for = 'approval' then waits_for end,
+      updated_at = clock_timestamp(), seq = case when begun or merge_until is not null then seq else nextval('run_seq') end
     where tenant_id = $1 and run_id = $2 and status = 'pending' and available_at is not null
     returning ${RUN_COLUMNS}`,
     [key.tenantId, key.runId],

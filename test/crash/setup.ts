@@ -8,6 +8,7 @@ import { withEngine, type TestEngine } from "../helpers/engine.js";
 import { agent } from "./graphs/agent.js";
 import { asking } from "./graphs/asking.js";
 import { busy } from "./graphs/busy.js";
+import { chat } from "./graphs/chat.js";
 import { floating } from "./graphs/floating.js";
 import { late } from "./graphs/late.js";
 import { payer } from "./graphs/payer.js";
@@ -41,7 +42,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
   const workers: TestProcess[] = [];
   try {
     const bodies = `file://${folder}/bodies`;
-    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer, short };
+    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer, short, chat };
     await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
       let journals = 0;
       await work({

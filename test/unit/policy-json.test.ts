@@ -20,6 +20,7 @@ async function read(perdure: unknown) {
 test("a graph's own settings win over those for all, and those over the defaults", async () => {
   const policyOf = await read({
     maxAttempts: 5,
+    mergeWindow: "800ms",
     timeouts: { tool: "30s", model: "2m" },
     budgets: { run: { cost: 0.5, activeTime: "10m" }, atCap: "finish" },
     undeclaredTools: "ask",
@@ -30,6 +31,7 @@ test("a graph's own settings win over those for all, and those over the defaults
   const timeouts = { toolMs: 30_000, modelMs: 120_000, betweenTokensMs: null };
   expect(policyOf("a")).toMatchObject({ mode: "durable", maxAttempts: 5, timeouts, budget: { atCap: "finish" } });
   expect([policyOf("a").undeclaredTools, policyOf("b").undeclaredTools]).toEqual(["ask", "retry"]);
+  expect([policyOf("a").mergeWindowMs, policyOf("b").mergeWindowMs]).toEqual([800, 800]);
   expect(policyOf("a").budget.limits.run).toEqual({ cost: 0.5, tokens: null, steps: null, activeMs: 600_000 });
   expect(policyOf("b")).toMatchObject({ mode: "edge", maxAttempts: 5, timeouts: { ...timeouts, toolMs: 5_000 } });
   expect(policyOf("b").budget).toMatchObject({ atCap: "park", limits: { run: { cost: null }, day: { tokens: 7 } } });
@@ -40,6 +42,7 @@ test.each([
   [{ maxAttempt: 3 }, 'did you mean "perdure.maxAttempts"?'],
   [{ graphs: { b: { outagePatence: "1d" } } }, 'did you mean "perdure.graphs.b.outagePatience"?'],
   [{ graphs: { c: {} } }, '"perdure.graphs" names "c", which "graphs" doesn\'t have'],
+  [{ mergeWindow: "2m" }, '"perdure.mergeWindow": must not be longer than 60s'],
   [{ timeouts: { tool: "30" } }, '"perdure.timeouts.tool": must be a length of time'],
   [{ budgets: { atCap: "model" } }, '"atCap": "model" and "cheaperModel" go together'],
 ])("%j is refused by name", async (perdure, message) => {

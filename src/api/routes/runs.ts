@@ -165,7 +165,8 @@ async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): 
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
   const { headers } = c.req.raw;
   const caller = engine.callerOf(headers);
-  const asked = runInput(body, { tenantId, threadId, assistant, headers, caller, waits });
+  const policy = engine.policyOf(assistant.graphId);
+  const asked = runInput(body, { tenantId, threadId, assistant, policy, headers, caller, waits });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, asked);
   const answers = (asked.request.command?.resume ?? null) !== null;
@@ -258,7 +259,8 @@ function canceller(engine: Engine, run: RunRow): () => Promise<void> {
   const { tenantId, threadId, runId } = run;
   return async () => {
     const { moveAfterMs } = engine.edits;
-    await cancelRun(engine.deps, { tenantId, threadId, runId, reason: "its client disconnected", moveAfterMs });
+    const reason = "its client disconnected";
+    await cancelRun(engine.deps, { tenantId, threadId, runId, reason, moveAfterMs, unlessShared: true });
   };
 }
 

@@ -7,7 +7,9 @@ import { isTransientDbError } from "../../core/retry.js";
 import { acceptRuns, type PlainRun } from "../../runs/accept.js";
 import type { RunRow } from "../../runs/runs.js";
 import type { Slots } from "../slots.js";
-import { createRun, type CreateRunInput, mergeRequest, priorityOf } from "./create-run.js";
+import { createRun, type CreateRunInput, priorityOf } from "./create-run.js";
+import { mergeRequest } from "./layers.js";
+import { mergeWindowOf } from "./merge-messages.js";
 import { encodeRequest } from "./request.js";
 
 /** Like `createRun`, and fails like it. */
@@ -21,9 +23,11 @@ export function createAcceptor(deps: Deps, slots: Slots): AcceptRun {
   return async (input) => (isPlain(input) ? await accept(plainRun(deps, input)) : undefined) ?? createRun(deps, input);
 }
 
-/** Neither an answer nor delayed: all it needs is a free thread. */
-function isPlain({ request, afterSeconds }: CreateRunInput): boolean {
-  return (request.command?.resume ?? null) === null && !(afterSeconds !== null && afterSeconds > 0);
+/** Neither an answer nor delayed, nor waiting for more: all it needs is a free thread. */
+function isPlain(input: CreateRunInput): boolean {
+  const { request, afterSeconds } = input;
+  if ((request.command?.resume ?? null) !== null || (afterSeconds !== null && afterSeconds > 0)) return false;
+  return mergeWindowOf(input) === 0;
 }
 
 function plainRun(deps: Deps, input: CreateRunInput): PlainRun {

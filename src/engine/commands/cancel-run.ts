@@ -8,7 +8,15 @@ import { setCleanupTimers } from "./cleanup-timers.js";
 import { endRuns } from "./end-runs.js";
 import { statusLeft, withdrawQuestions } from "./questions.js";
 
-type Cancel = Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId; reason: string; moveAfterMs: number }>;
+type Cancel = Readonly<{
+  tenantId: TenantId;
+  threadId: ThreadId;
+  runId: RunId;
+  reason: string;
+  moveAfterMs: number;
+  /** Not if other requests' messages are part of it: they are not this caller's to take away. */
+  unlessShared?: boolean;
+}>;
 
 /**
  * Ends the run if it is unfinished, or withdraws its open questions if it waits for answers. Cancelling a finished run
@@ -21,6 +29,7 @@ export async function cancelRun(deps: Deps, cancel: Cancel): Promise<RunRow> {
     if (thread === undefined || found === undefined) {
       throw new EngineError("not_found", `Run ${cancel.runId} not found on thread ${cancel.threadId}`);
     }
+    if (cancel.unlessShared === true && found.merged > 0) return { run: found, ended: [] };
     await lockUnfinishedRuns(sql, cancel);
     const endedIds = await endRuns(sql, { ...cancel, runIds: [cancel.runId] });
     if (endedIds.length > 0) {

@@ -13,8 +13,10 @@ import { refuseMisfit } from "../fit.js";
 import { type Answers, countVote, refuseStrangers } from "./answer.js";
 import { endRuns } from "./end-runs.js";
 import { goneRuns, rollBackRuns } from "./roll-back-runs.js";
-import { decisionWord, encodeRequest, type RunConfig, type RunRequest } from "./request.js";
+import { decisionWord, encodeRequest, type RunRequest } from "./request.js";
 import { decideQuestions, withdrawQuestions } from "./questions.js";
+import { mergeRequest, metadataOf } from "./layers.js";
+import { joinWaitingRun, mergeWindowOf } from "./merge-messages.js";
 import { resolveResume } from "./resolve-resume.js";
 
 export type CreateRunInput = Readonly<{
@@ -34,6 +36,8 @@ export type CreateRunInput = Readonly<{
   ifNotExists: "reject" | "create";
   onCompletion: "delete" | "keep";
   afterSeconds: number | null;
+  /** For how long a message's run waits for more of them; 0: it doesn't. */
+  mergeWindowMs: number;
   caller: Caller;
   /** The graph's nodes, where an answer may find its own gone; null: that is not looked at. */
   graph: Readonly<{ nodes: object; version: string }> | null;
@@ -69,13 +73,16 @@ export async function createRunIn(
   runId: RunId,
 ): Promise<CreatedRun | Readonly<{ waiting: EngineError }>> {
   const thread = await takeThread(deps, sql, input, runId);
+  const joined = await joinWaitingRun(sql, input, thread);
+  if (joined !== undefined) return { run: joined, cancelled: [] };
   const answer = await answerOf(sql, input, thread);
   if (answer !== null && "waiting" in answer) return answer;
   const afterAnswer = answer === null && (await inputWaits(sql, input, thread));
   const { cancelled, ahead } = await makeRoom(deps, sql, input, thread);
   const request = await answerOrSupersede(sql, input, { thread, ahead, runId, answer, afterAnswer });
   const threadFree = !ahead.some((run) => run.head);
-  const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree, afterAnswer });
+  const mergeMs = mergeWindowOf(input) || null;
+  const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree, afterAnswer, mergeMs });
   return { run, cancelled };
 }
 
@@ -236,11 +243,11 @@ export async function insertAccepted(
     request: RunRequest;
     threadFree: boolean;
     afterAnswer?: boolean;
+    mergeMs?: number | null;
   }>,
 ): Promise<RunRow> {
-  const { input, thread, runId, afterAnswer = false } = parts;
+  const { input, thread, runId, afterAnswer = false, mergeMs = null } = parts;
   const delayed = input.afterSeconds !== null && input.afterSeconds > 0;
-  const metadata = { ...input.assistant.metadata, ...thread.metadata, ...input.metadata };
   const run = await insertRun(sql, {
     tenantId: input.tenantId,
     runId,
@@ -251,9 +258,10 @@ export async function insertAccepted(
     // A delayed run does not hold the thread: it joins the order when its time has come.
     head: parts.threadFree && !delayed && !afterAnswer,
     multitaskStrategy: input.multitaskStrategy,
-    metadata: { ...metadata, graph_id: input.assistant.graphId, assistant_id: input.assistant.assistantId },
+    metadata: metadataOf(input, thread),
     request: encodeRequest(mergeRequest(parts.request, input, thread)),
     delayMs: delayed ? (input.afterSeconds ?? 0) * 1_000 : null,
+    mergeMs,
     afterAnswer: afterAnswer && !delayed,
   });
   if (run.availableAt !== null) {
@@ -272,27 +280,4 @@ export async function insertAccepted(
   });
   await appendEvent(sql, run, { type: "run.created", attempt: 0, payload: { graph_id: run.graphId } });
   return run;
-}
-
-/** Assistant, thread and run settings as the wire merges them: the later wins, `configurable` key by key. */
-export function mergeRequest(
-  request: RunRequest,
-  input: AcceptedInput,
-  thread: Pick<LockedThread, "config">,
-): RunRequest {
-  // Parsed by the doors before they were stored.
-  const assistantConfig = input.assistant.config as RunConfig;
-  const layers = [assistantConfig, thread.config as RunConfig, request.config];
-  const configurable: Record<string, unknown> = Object.assign({}, ...layers.map((layer) => layer.configurable ?? {}));
-  const tags = request.config.tags ?? assistantConfig.tags;
-  const limit = request.config.recursion_limit ?? assistantConfig.recursion_limit;
-  return {
-    ...request,
-    config: {
-      ...(tags === undefined ? {} : { tags }),
-      ...(limit === undefined ? {} : { recursion_limit: limit }),
-      configurable,
-    },
-    context: { ...(input.assistant.context as RunRequest["context"]), ...request.context },
-  };
 }

@@ -49,6 +49,7 @@ export async function decideApproval(
     ifNotExists: "reject",
     onCompletion: "keep",
     afterSeconds: null,
+    mergeWindowMs: 0,
     caller: decision.caller,
     graph: await decision.shapeOf(asking),
     createdBy: decision.decidedBy,

@@ -3,7 +3,7 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { RunId } from "../../core/ids.js";
-import { giveKeyBack, madeWithKey, type RequestKey, takeKey } from "../../runs/idempotency-keys.js";
+import { giveKeyBack, madeWithKey, pointKey, type RequestKey, takeKey } from "../../runs/idempotency-keys.js";
 import { getRun, type RunRow } from "../../runs/runs.js";
 import { afterCreation, createRun, createRunIn, type CreateRunInput } from "./create-run.js";
 
@@ -22,6 +22,8 @@ export async function createRunOnce(deps: Deps, input: CreateRunInput, once: Onc
     const made = await createRunIn(deps, sql, input, runId);
     // A vote is counted, and no run made: whoever asks again is to be told the same.
     if ("waiting" in made) await giveKeyBack(sql, once);
+    // It has joined a run that was there.
+    else if (made.run.runId !== runId) await pointKey(sql, once, made.run.runId);
     return made;
   });
   if (created === undefined) return createRunOnceMore(deps, input, once);

@@ -88,6 +88,7 @@ async function goOn(
   const input = {
     ...{ tenantId, threadId, assistant, metadata: {}, request: { ...request, command } },
     ...({ multitaskStrategy: "enqueue", ifNotExists: "reject", onCompletion: "keep", afterSeconds: null } as const),
+    mergeWindowMs: 0,
     ...{ caller: ENGINE, createdBy: "deadline", graph: null },
   };
   const created = await createRunIn(deps, sql, input, deps.ids.next<RunId>());
