@@ -1,4 +1,5 @@
 // P5: a run that kills its worker is tried at most 3 times, then a person decides. Healthy runs beside it succeed.
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import type { TestProcess } from "../helpers/processes.js";
 import { until } from "../helpers/wait.js";
@@ -13,7 +14,7 @@ test("a run that kills its worker is claimed three times and ends in error; thos
       input: {},
       config: { configurable: { journal: poisonJournal.path } },
     });
-    // Beside it from the first attempt on, and long in their first node: they die with it once, and not again.
+    // Beside it from the first attempt on, and long in their first node: they die with it, but not three times.
     const beside = await Promise.all(
       Array.from({ length: 3 }, async () => {
         const { thread_id } = await client.threads.create();
@@ -61,3 +62,33 @@ test("a run that kills its worker is claimed three times and ends in error; thos
     expect(rows[0]?.n).toBe(0);
   });
 }, 240_000);
+
+test("when a machine dies its runs don't come back as so many processes: those that died again wait their turn, and cost nothing", async () => {
+  await withCrashSite(async ({ client, db, journal, worker }) => {
+    const start = async (crashes: number) => {
+      const { thread_id } = await client.threads.create();
+      const lines = journal();
+      const config = { configurable: { journal: lines.path, step_ms: crashes === 2 ? 1_000 : 1 } };
+      const { run_id } = await client.runs.create(thread_id, "steps", { input: {}, config });
+      await db.db.query("update runs set crashes = $2 where run_id = $1", [run_id, crashes]);
+      return { thread_id, run_id, lines };
+    };
+    const again = [await start(2), await start(2), await start(2)];
+    const once = [await start(1), await start(1)];
+    const machine = worker({}, ["--concurrency", "5"]);
+    for (const { thread_id, run_id } of once) await client.runs.join(thread_id, run_id);
+    await until(
+      "two to be executed apart",
+      () => again.filter(({ lines }) => lines.count("enter s1") > 0).length === 2,
+    );
+    expect(childrenOf(machine.pid)).toHaveLength(2);
+    expect(await machine.stop()).toBe(0);
+    const { rows } = await db.db.query("select status, crashes, attempt from runs where crashes = 2 and not begun");
+    expect(rows).toEqual([{ status: "pending", crashes: 2, attempt: 1 }]);
+    expect(again.flatMap(({ lines }) => lines.lines().filter((line) => line === "enter s1"))).toHaveLength(2);
+  });
+}, 120_000);
+
+function childrenOf(pid: number): string[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean);
+}

@@ -2,6 +2,8 @@
 import type { ChildProcess } from "node:child_process";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
+import { linked } from "../../core/linked.js";
+import { createPlaces, type Places } from "../../core/places.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
@@ -16,9 +18,13 @@ const HOLDING = "holding";
 /** Time to write the last word after an abort, before the process is killed. */
 const ABORT_GRACE_MS = 5_000;
 
+/** Such processes of a worker at a time: each has the memory of one, and connections of its own. */
+const MAX_APART = 2;
+
 /**
- * Executes in process what never crashed, and everything else through `start`, which starts `receiveClaim` with a channel.
- * Such a process is killed by its run at worst: the lease then runs out as if a worker had died.
+ * Executes in process what never crashed, and the others through `start`, which starts `receiveClaim` with a channel.
+ * Such a process is killed by its run at worst: the lease then runs out as if a worker had died. When a machine dies, all of its
+ * runs come at once: those that crashed once and find no place are executed in process, those that crashed again wait for one.
  */
 export function isolateCrashed(
   deps: Deps,
@@ -26,41 +32,80 @@ export function isolateCrashed(
   inProcess: Execute,
   start: () => ChildProcess,
 ): Execute {
+  const places = createPlaces(MAX_APART);
   return async (run, lease, signals) => {
     if (run.crashes === 0) return inProcess(run, lease, signals);
-    const child = start();
-    const ended = new Promise<string>((resolve) => {
-      child.once("exit", (code, signal) => resolve(String(signal ?? code)));
-      child.once("error", (error) => resolve(error.name));
-    });
-    const tell = (message: ToIsolated): void => {
-      // It may have ended between our looking and our sending.
-      if (child.connected) child.send(message, () => undefined);
-    };
-    const onDrain = (): void => tell({ kind: "drain" });
-    const onAbort = (): void => {
-      tell({ kind: "abort" });
-      setTimeout(() => child.kill("SIGKILL"), ABORT_GRACE_MS).unref();
-    };
-    // Until the process has come up the lease is kept here: starting may take longer than it lasts.
-    heartbeat.hold(lease, onAbort);
-    child.on("message", (message) => {
-      if (message === HOLDING) heartbeat.release(lease);
-    });
-    // Bytes do not cross: the process reads the request itself.
-    tell({ kind: "execute", run: { ...run, request: null }, lease });
-    signals.drain.addEventListener("abort", onDrain);
-    signals.abort.addEventListener("abort", onAbort);
-    if (signals.drain.aborted) onDrain();
-    if (signals.abort.aborted) onAbort();
-    const how = await ended;
-    heartbeat.release(lease);
-    signals.drain.removeEventListener("abort", onDrain);
-    signals.abort.removeEventListener("abort", onAbort);
-    if (how === "0") return;
-    const fields = { run_id: lease.runId, attempt: lease.attempt, crashes: run.crashes, ended: how };
-    deps.log.warn(fields, "the process of an isolated run died; its lease will run out");
+    if (!places.tryTake()) {
+      if (run.crashes === 1) return inProcess(run, lease, signals);
+      if (!(await waitForPlace(places, heartbeat, lease, signals))) return giveBack(inProcess, run, lease, signals);
+    }
+    try {
+      await executeApart(deps, heartbeat, start, run, lease, signals);
+    } finally {
+      places.giveBack();
+    }
   };
+}
+
+type Signals = Parameters<Execute>[2];
+
+/** False when the lease is over, or the worker stops, before there is one. */
+async function waitForPlace(places: Places, heartbeat: Heartbeat, lease: Lease, signals: Signals): Promise<boolean> {
+  const waiting = linked(signals.abort);
+  const stop = (): void => waiting.abort();
+  signals.drain.addEventListener("abort", stop);
+  if (signals.drain.aborted) stop();
+  heartbeat.hold(lease, stop);
+  const found = await places.take(waiting.signal);
+  signals.drain.removeEventListener("abort", stop);
+  return found;
+}
+
+/** An attempt that is over before its graph begins. */
+function giveBack(inProcess: Execute, run: ClaimedRun, lease: Lease, { drain }: Signals): Promise<void> {
+  return inProcess(run, lease, { drain, abort: AbortSignal.abort(new Error("no place was free in time")) });
+}
+
+async function executeApart(
+  deps: Deps,
+  heartbeat: Heartbeat,
+  start: () => ChildProcess,
+  run: ClaimedRun,
+  lease: Lease,
+  signals: Signals,
+): Promise<void> {
+  const child = start();
+  const ended = new Promise<string>((resolve) => {
+    child.once("exit", (code, signal) => resolve(String(signal ?? code)));
+    child.once("error", (error) => resolve(error.name));
+  });
+  const tell = (message: ToIsolated): void => {
+    // It may have ended between our looking and our sending.
+    if (child.connected) child.send(message, () => undefined);
+  };
+  const onDrain = (): void => tell({ kind: "drain" });
+  const onAbort = (): void => {
+    tell({ kind: "abort" });
+    setTimeout(() => child.kill("SIGKILL"), ABORT_GRACE_MS).unref();
+  };
+  // Until the process has come up the lease is kept here: starting may take longer than it lasts.
+  heartbeat.hold(lease, onAbort);
+  child.on("message", (message) => {
+    if (message === HOLDING) heartbeat.release(lease);
+  });
+  // Bytes do not cross: the process reads the request itself.
+  tell({ kind: "execute", run: { ...run, request: null }, lease });
+  signals.drain.addEventListener("abort", onDrain);
+  signals.abort.addEventListener("abort", onAbort);
+  if (signals.drain.aborted) onDrain();
+  if (signals.abort.aborted) onAbort();
+  const how = await ended;
+  heartbeat.release(lease);
+  signals.drain.removeEventListener("abort", onDrain);
+  signals.abort.removeEventListener("abort", onAbort);
+  if (how === "0") return;
+  const fields = { run_id: lease.runId, attempt: lease.attempt, crashes: run.crashes, ended: how };
+  deps.log.warn(fields, "the process of an isolated run died; its lease will run out");
 }
 
 /** A claim as the process that executes it sees it. */
