@@ -16,6 +16,7 @@ import {
 import type { Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { isUuid, type RunId, type TenantId, type ThreadId } from "../core/ids.js";
+import { addressOf, badConfig, placeOf, readAddressOf } from "./address.js";
 import type { BodyReader } from "./body-reader.js";
 import { createSession, type EncodeSession, slotOfNode } from "./codec/encoder.js";
 import type { Shape } from "./codec/format.js";
@@ -76,6 +77,7 @@ const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 export class Saver extends BaseCheckpointSaver<string> {
   private readonly outbox: Outbox | null;
   private readonly sessions = new Map<string, EncodeSession>();
+  private peeked: Readonly<{ place: string; tuple: CheckpointTuple | undefined }> | undefined;
   /** By thread and namespace: the checkpoint put last, and whether writes came to it since. */
   private readonly lastPut = new Map<string, { tuple: CheckpointTuple; hasWrites: boolean }>();
 
@@ -146,10 +148,21 @@ export class Saver extends BaseCheckpointSaver<string> {
     });
   }
 
+  /** Reads a checkpoint that the graph is going to begin with: asked for it next, it gets this one, without a read. */
+  async peek(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
+    const tuple = await this.getTuple(config);
+    const address = readAddressOf(config);
+    this.peeked = address === undefined ? undefined : { place: placeOf(address), tuple };
+    return tuple;
+  }
+
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     const address = readAddressOf(config);
     if (address === undefined) return undefined;
     const { threadId, ns, checkpointId } = address;
+    const { peeked } = this;
+    this.peeked = undefined;
+    if (peeked?.place === placeOf(address)) return peeked.tuple;
     // Nobody else writes while the lease holds.
     if (this.options.fresh === true && checkpointId === null && !this.lastPut.has(`${threadId}\0${ns}`))
       return undefined;
@@ -201,6 +214,7 @@ export class Saver extends BaseCheckpointSaver<string> {
   }
 
   private send(threadId: string, make: (session: EncodeSession) => CheckpointOp): Promise<void> {
+    this.peeked = undefined;
     if (this.outbox === null) throw readOnly();
     const { largeBodies, runId, attempt } = this.options;
     const own = largeBodies?.threadId ?? threadId;
@@ -267,32 +281,6 @@ function tupleOfPut(address: Address, checkpoint: Checkpoint, metadata: Checkpoi
     ...(parentId === null ? {} : { parentConfig: configOf(parentId) }),
     pendingWrites: [],
   };
-}
-
-/** For writes: every part must be there and well formed. `newId` is that of the checkpoint to put. */
-function addressOf(config: RunnableConfig, newId?: string): Address {
-  const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
-  if (typeof thread_id !== "string" || !isUuid(thread_id)) throw badConfig("thread_id", thread_id);
-  if (typeof checkpoint_ns !== "string") throw badConfig("checkpoint_ns", checkpoint_ns);
-  for (const id of [checkpoint_id || newId, newId]) {
-    if (id !== undefined && !(typeof id === "string" && isUuid(id))) throw badConfig("checkpoint_id", id);
-  }
-  return { threadId: thread_id, ns: checkpoint_ns, checkpointId: checkpoint_id || null };
-}
-
-/** For reads: undefined when nothing can be found under such names. */
-function readAddressOf(config: RunnableConfig): Address | undefined {
-  const { thread_id, checkpoint_ns = "" } = config.configurable ?? {};
-  const checkpointId = getCheckpointId(config) || null;
-  if (typeof thread_id !== "string" || !isUuid(thread_id) || typeof checkpoint_ns !== "string") return undefined;
-  if (checkpointId !== null && !isUuid(checkpointId)) return undefined;
-  return { threadId: thread_id, ns: checkpoint_ns, checkpointId };
-}
-
-function badConfig(key: string, value: unknown): EngineError {
-  const given =
-    value === undefined || value === null ? "is missing" : `${JSON.stringify(String(value).slice(0, 80))} is no id`;
-  return new EngineError("bad_request", `configurable.${key} ${given}: a checkpoint can't be written without it.`);
 }
 
 function readOnly(): EngineError {

@@ -32,14 +32,20 @@ export function identityOf(
   const task = taskOf(config);
   const scope = scopeOf(config);
   const id = config.toolCall?.name === tool ? config.toolCall.id : undefined;
-  const who =
-    explicit !== null
-      ? ["key", explicit]
-      : id !== undefined
-        ? ["call", messageIdOf(config, id), id]
-        : ["task", scope, argsHash];
-  const key = keyOf(port, [...who, tool, String(epoch)]);
-  return { key, argsHash, epoch, task, scope };
+  const place = { argsHash, epoch, task, scope };
+  if (explicit === null && id !== undefined) {
+    return { key: keyOfCall(port, { messageId: messageIdOf(config, id), callId: id, tool, epoch }), ...place };
+  }
+  const who = explicit === null ? ["task", scope, argsHash] : ["key", explicit];
+  return { key: keyOf(port, [...who, tool, String(epoch)]), ...place };
+}
+
+/** The key of a model's tool call. */
+export function keyOfCall(
+  port: Pick<EffectsPort, "tenantId" | "threadId">,
+  { messageId, callId, tool, epoch }: Readonly<{ messageId: string; callId: string; tool: string; epoch: number }>,
+): string {
+  return keyOf(port, ["call", messageId, callId, tool, String(epoch)]);
 }
 
 export function keyOf({ tenantId, threadId }: Pick<EffectsPort, "tenantId" | "threadId">, parts: readonly string[]) {

@@ -1,10 +1,9 @@
 // A call of a tool that declares nothing: written down before it is made and after, under a key that the tool finds in its config;
 // what it returned is kept by itself, and the questions it asks are its own, also where several are called in one task.
-import { ToolMessage } from "@langchain/core/messages";
 import { isCommand } from "@langchain/langgraph";
 import { effectSpec } from "./effect-spec.js";
 import { type CallConfig, IDEMPOTENCY_KEY, identityOf, placeOf, scopeOf } from "./identity.js";
-import { type CalledTool, messageFor, stoppedText } from "./messages.js";
+import { type CalledTool, messageFor, resultFor, stoppedText } from "./messages.js";
 import { withOwnAnswers } from "./own-questions.js";
 import { effectsOf } from "./port.js";
 import { questionsFirst } from "./questions.js";
@@ -49,13 +48,7 @@ export async function journaledCall<T>(
       aborted: () => Promise.resolve(messageFor(call, stoppedText(tool, true))),
     },
   );
-  return asOutput(call, await runEffect(spec)) as T;
-}
-
-/** What a person says was the result is no message yet. */
-function asOutput(call: CalledTool, value: unknown): unknown {
-  const isMessage = typeof (value as { getType?: unknown } | null | undefined)?.getType === "function";
-  if (isMessage || isCommand(value)) return value;
-  const content = typeof value === "string" ? value : JSON.stringify(value ?? null);
-  return new ToolMessage({ name: call.name, content, tool_call_id: call.id ?? "" });
+  const output = await runEffect(spec);
+  // What a person says was the result is no message yet.
+  return (isCommand(output) ? output : resultFor(call, output)) as T;
 }

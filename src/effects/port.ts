@@ -22,6 +22,10 @@ export type EffectsPort = Readonly<{
   find(
     of: Readonly<{ key: string; tool: string; argsHash: string; withinMs: number }>,
   ): Promise<Readonly<{ own: FoundEffect | undefined; twin: FoundEffect | undefined }>>;
+  /** Those of the thread with one of the keys, or called in one of the tasks; newest first. */
+  findAll(of: Readonly<{ keys: readonly string[]; tasks: readonly string[] }>): Promise<readonly FoundEffect[]>;
+  /** Notes of a call that was begun by another attempt that nobody knows what became of it. */
+  doubt(effect: FoundEffect): Promise<void>;
   /** Durable when it resolves, and so is all that the graph did before. Rejects with `lease_lost` when the run isn't ours. */
   move(move: EffectMove): Promise<void>;
   /** Does a local effect: `work` and the ledger's row in one transaction, or none of it. Gives what `work` returned. */

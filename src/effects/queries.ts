@@ -32,6 +32,21 @@ export async function findEffect(
   return { own: rows.find(({ key }) => key === of.key), twin: rows.find(({ key }) => key !== of.key) };
 }
 
+/** Those of a thread with one of the keys, or called in one of the tasks; newest first. */
+export async function findEffects(
+  sql: Sql,
+  of: ThreadKey & Readonly<{ keys: readonly string[]; tasks: readonly string[] }>,
+): Promise<FoundEffect[]> {
+  const { rows } = await sql.query<FoundEffect>(
+    `select ${COLUMNS}, e.result
+    from effects e
+    where e.tenant_id = $1 and e.thread_id = $2 and e.kind <> 'none' and (e.key = any($3::text[]) or e.task = any($4::text[]))
+    order by e.updated_at desc`,
+    [of.tenantId, of.threadId, of.keys, of.tasks],
+  );
+  return rows;
+}
+
 export type EffectFilter = Readonly<{
   tenantId: TenantId;
   threadId: ThreadId | null;

@@ -17,6 +17,7 @@ import { short } from "./graphs/short.js";
 import { sleeper } from "./graphs/sleeper.js";
 import { steps } from "./graphs/steps.js";
 import { tasks } from "./graphs/tasks.js";
+import { tooled } from "./graphs/tooled.js";
 
 const CONFIG = fileURLToPath(new URL("graphs/langgraph.json", import.meta.url));
 
@@ -42,7 +43,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
   const workers: TestProcess[] = [];
   try {
     const bodies = `file://${folder}/bodies`;
-    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer, short, chat };
+    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer, tooled, short, chat };
     await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
       let journals = 0;
       await work({

@@ -16,6 +16,7 @@ import { durableMiddleware, durableTool, toolsNode } from "../../src/tools.js";
 import { withEngine } from "../helpers/engine.js";
 import { until } from "../helpers/wait.js";
 import {
+  door,
   GO,
   ledger,
   openQuestions,
@@ -42,13 +43,6 @@ function numberTool(entered: Entered[], act: (n: number) => unknown = (n) => `di
 
 const acts = (...numbers: readonly number[]): PlannedCall[] => numbers.map((n) => ({ name: "act", args: { n } }));
 const numbersOf = (entered: readonly Entered[]) => entered.map(({ n }) => n).sort();
-
-/** Something that tools wait for: `open` lets all through. */
-function door() {
-  let open = (): void => undefined;
-  const opened = new Promise<void>((resolve) => (open = resolve));
-  return { opened, open };
-}
 
 /** What a CommonJS project loads: classes of its own. */
 const copy = createRequire(import.meta.url)("@langchain/langgraph/prebuilt") as typeof prebuilt;

@@ -78,9 +78,9 @@ export async function openQuestions({ client }: TestEngine, threadId: string) {
     .map(({ id, value }) => ({ id: id as string, value: value as Record<string, unknown> }));
 }
 
-type WireMessage = Readonly<{ type: string; content: string; status?: string; tool_call_id?: string; name?: string }>;
+type WireMessage = Readonly<{ type: string; content: string; status?: string; tool_calls?: unknown[] }>;
 
-async function messagesOf({ client }: TestEngine, threadId: string): Promise<readonly WireMessage[]> {
+export async function messagesOf({ client }: TestEngine, threadId: string): Promise<readonly WireMessage[]> {
   const { values } = await client.threads.getState<{ messages: WireMessage[] }>(threadId);
   return values.messages;
 }
@@ -99,4 +99,11 @@ export async function ledger({ deps }: TestEngine, runId: string | null = null) 
     [runId],
   );
   return rows;
+}
+
+/** Something that tools wait for: `open` lets all through. */
+export function door() {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open };
 }

@@ -10,7 +10,7 @@ import { encodeInline } from "../../checkpoint/codec/encoder.js";
 import type { CheckpointOp } from "../../checkpoint/ops.js";
 import type { EffectMove, FoundEffect, UndeclaredTools } from "../../effects/effect.js";
 import type { EffectsPort } from "../../effects/port.js";
-import { findEffect, writeLocalEffect } from "../../effects/queries.js";
+import { findEffect, findEffects, writeLocalEffect } from "../../effects/queries.js";
 import { appendEvent } from "../../runs/events.js";
 import { ownsRun } from "../../runs/guard.js";
 import type { CommitOp } from "../commit.js";
@@ -39,27 +39,32 @@ export function createEffects(deps: Deps, options: EffectsOptions): EffectsPort 
   const find: EffectsPort["find"] = (of) => findEffect(deps.db, { tenantId, threadId, ...of });
   const resultOf = async (effect: FoundEffect): Promise<unknown> =>
     decodeResult(effect, effect.result?.toString("utf8") ?? (await movedResult(deps, effect, bodyReader)));
+  const move = async (moved: EffectMove): Promise<void> => {
+    if (edge) throw noEffects(moved);
+    await flushed();
+    await commit(opOf(threadId, moved));
+  };
   return {
     ...{ tenantId, threadId, runId, attempt, signal, refuse, find, resultOf },
     undeclared: edge ? null : undeclared,
     flying: new Map(),
     tasks: new Map(),
-    async move(move) {
-      if (edge) throw noEffects(move);
-      await flushed();
-      await commit(opOf(threadId, move));
+    findAll: (of) => findEffects(deps.db, { tenantId, threadId, ...of }),
+    async doubt(effect) {
+      if (effect.status === "started" && !edge) await move(asUnknown(effect));
     },
-    async local(move, work) {
-      if (edge) throw noEffects(move);
+    move,
+    async local(local, work) {
+      if (edge) throw noEffects(local);
       await flushed();
       for (let tries = 1; ; tries += 1) {
         signal.throwIfAborted();
         try {
-          return await deps.db.tx((sql) => doLocally(sql, lease, move, work));
+          return await deps.db.tx((sql) => doLocally(sql, lease, local, work));
         } catch (error) {
           if (!isTransientDbError(error) || tries >= LOCAL_TRIES) throw error;
           // The reply of the commit may be what was lost.
-          const { own } = await find({ key: move.key, tool: move.tool, argsHash: move.argsHash, withinMs: 0 });
+          const { own } = await find({ ...local, withinMs: 0 });
           if (own?.status === "succeeded") return resultOf(own);
           await deps.clock.sleep(backoffMs(tries, deps.random()), signal);
         }
@@ -76,6 +81,12 @@ function noEffects({ tool }: EffectMove): EngineError {
 
 function encodeResult(value: unknown, tool: string): Buffer {
   return Buffer.from(encodeInline(value, `result of ${tool}`), "utf8");
+}
+
+/** It keeps its call: nobody takes it over, to make it again. */
+function asUnknown(effect: FoundEffect): EffectMove {
+  const nothing = { replaces: null, result: null, resolution: null, compensated: false };
+  return { ...effect, ...nothing, status: "unknown", errorCode: "stopped" };
 }
 
 function opOf(threadId: Lease["threadId"], move: EffectMove): CommitOp {

@@ -34,6 +34,7 @@ import { type Attempt, startAttempt } from "./attempt.js";
 import { type Barriers, createBarriers } from "./barrier.js";
 import { budgetKeeper } from "./budget-keeper.js";
 import { callTimeouts } from "./call-timeouts.js";
+import { withCallsClosed } from "./close-calls.js";
 import { EFFECTS } from "../../effects/port.js";
 import { createEffects } from "./effects.js";
 import { graphConfig } from "./graph-config.js";
@@ -175,7 +176,8 @@ async function streamGraph(
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
-    const { input, checkpoint, endsTasks, sleeps, pending } = await attemptInput(db, saver, lease, request, run.begun);
+    const begin = await attemptInput(db, saver, lease, request, run.begun);
+    const { checkpoint, endsTasks, sleeps, pending } = begin;
     refuseMisfit(graph, pending, { ...run, version: options.graphs.version(run.graphId), threadId });
     const effects = createEffects(deps, {
       lease,
@@ -187,6 +189,7 @@ async function streamGraph(
       edge: policy.mode === "edge",
       undeclared: policy.undeclaredTools,
     });
+    const input = await withCallsClosed({ graph, saver, effects, threadId }, begin);
     if (endsTasks) await graph.updateState({ ...base, signal: stop }, null, END);
     const plan = planStream(request);
     const source = await openSource(

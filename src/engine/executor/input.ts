@@ -1,16 +1,19 @@
 // What an attempt hands to the graph. The request counts only until the run has a checkpoint of its own: giving an input
 // or a Command again re-enters finished nodes or applies it twice (measured).
-import type { BaseCheckpointSaver, CheckpointTuple } from "@langchain/langgraph-checkpoint";
+import type { CheckpointTuple } from "@langchain/langgraph-checkpoint";
 import { Command, Send } from "@langchain/langgraph";
 import type { Lease } from "../../core/clock.js";
 import type { Sql } from "../../core/deps.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { openInterrupts, pendingNodes } from "../../checkpoint/pending.js";
+import type { Saver } from "../../checkpoint/saver.js";
 import { type CheckpointRef, resumeMapOf, type RunCommand, type RunRequest } from "../commands/request.js";
 import { sleepOf } from "../sleep.js";
 
 export type AttemptInput = Readonly<{
   input: unknown;
+  /** It begins something, instead of going on with what the thread was at. */
+  begins: boolean;
   /** Only for an attempt that starts from the request. */
   checkpoint: CheckpointRef | null;
   /** Before it, what the head has left to do is done with. */
@@ -24,7 +27,7 @@ export type AttemptInput = Readonly<{
 /** Decides from what is stored, so that any number of crashes leads to the same decision. */
 export async function attemptInput(
   sql: Sql,
-  saver: BaseCheckpointSaver<string>,
+  saver: Saver,
   lease: Lease,
   request: RunRequest,
   begun: boolean,
@@ -37,6 +40,7 @@ export async function attemptInput(
   if (starts && !continues) {
     return {
       input: command === null ? input : toCommand(command),
+      begins: command === null,
       checkpoint,
       endsTasks: false,
       sleeps: {},
@@ -47,15 +51,15 @@ export async function attemptInput(
   if (starts && command !== null) {
     // An answer that is gone is refused by LangGraph's strict resume: the state moved on under it.
     const all = toCommand({ ...command, resume: { ...answers, ...resume } });
-    return { input: all, checkpoint, endsTasks: false, sleeps, pending };
+    return { input: all, begins: false, checkpoint, endsTasks: false, sleeps, pending };
   }
   const answer = Object.keys(resume).length === 0 ? null : new Command({ resume });
-  return { input: answer, checkpoint: null, endsTasks: false, sleeps, pending };
+  return { input: answer, begins: false, checkpoint: null, endsTasks: false, sleeps, pending };
 }
 
 /** Its first checkpoint is that of the end of the tasks; one after it says that the command was taken. */
 async function afterEndedTasks(
-  saver: BaseCheckpointSaver<string>,
+  saver: Saver,
   lease: Lease,
   { ends_tasks: _done, ...command }: RunCommand,
 ): Promise<AttemptInput> {
@@ -63,7 +67,14 @@ async function afterEndedTasks(
   const metadata = head?.metadata as Readonly<{ run_id?: unknown; source?: unknown }> | undefined;
   const ended = metadata?.run_id === lease.runId;
   const left = Object.keys(command).length > 0 && (!ended || metadata.source === "update") ? toCommand(command) : null;
-  return { input: left, checkpoint: null, endsTasks: !ended && head !== undefined, sleeps: {}, pending: [] };
+  return {
+    input: left,
+    begins: left !== null,
+    checkpoint: null,
+    endsTasks: !ended && head !== undefined,
+    sleeps: {},
+    pending: [],
+  };
 }
 
 type OpenAnswers = Readonly<{
@@ -75,11 +86,11 @@ type OpenAnswers = Readonly<{
 /** The answers whose questions are still open with those sleeps whose time has come, and the sleeps that go on. */
 async function openAnswers(
   sql: Sql,
-  saver: BaseCheckpointSaver<string>,
+  saver: Saver,
   lease: Lease,
   answers: Readonly<Record<string, unknown>>,
 ): Promise<OpenAnswers> {
-  const head: CheckpointTuple | undefined = await saver.getTuple({
+  const head: CheckpointTuple | undefined = await saver.peek({
     configurable: { thread_id: lease.threadId, checkpoint_ns: "" },
   });
   const resume: Record<string, unknown> = {};
