@@ -76,6 +76,8 @@ create table runs (
   -- Attempts in a row that ended with a retryable failure and without progress between them.
   failures int not null default 0,
   progress_attempt int not null default 0,
+  -- Of a run that has crashed before: the last attempt that came to its graph, or died where nothing but the run can have killed it.
+  entered_attempt int not null default 0,
   commit_no bigint not null default 0,
   begun boolean not null default false,
   lease_owner text,

@@ -286,6 +286,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   crashes integer not null default 0
   failures integer not null default 0
   progress_attempt integer not null default 0
+  entered_attempt integer not null default 0
   commit_no bigint not null default 0
   begun boolean not null default false
   lease_owner text

@@ -186,7 +186,10 @@ export type LostRun = RunOfThread &
     begun: boolean;
     /** Of an edit: what its thread was before. */
     threadStatus: ThreadStatus | null;
-    /** Claims that ended with a dead worker and without progress, this one included. */
+    /**
+     * Claims that ended with a dead worker and without progress, this one included. The first may have been a neighbour's doing, and
+     * makes the run a suspect; from then on only those count in which it came to its graph.
+     */
     crashes: number;
   }>;
 
@@ -195,7 +198,11 @@ export async function lostRun(sql: Sql, run: RunOfThread): Promise<LostRun | und
   const { rows } = await sql.query<LostRun>(
     `select tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", attempt, kind, begun,
       metadata ->> 'thread_status' as "threadStatus",
-      case when progress_attempt = attempt then 0 else crashes + 1 end as crashes
+      case
+        when progress_attempt = attempt then 0
+        when crashes > 0 and entered_attempt < attempt then crashes
+        else crashes + 1
+      end as crashes
     from runs
     where tenant_id = $1 and run_id = $2 and status = 'running' and lease_expires_at < clock_timestamp()`,
     [run.tenantId, run.runId],

@@ -72,6 +72,26 @@ export async function newerRun(
   return rows[0]?.runId;
 }
 
+/** Notes of a run that has crashed before that this attempt may be one more crash of its own. Nothing when the lease is lost. */
+export async function noteEntered(sql: Sql, lease: Lease): Promise<void> {
+  await sql.query(
+    `update runs
+    set entered_attempt = attempt
+    where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4`,
+    [lease.tenantId, lease.runId, lease.attempt, lease.owner],
+  );
+}
+
+/** Ends the lease of a run whose process has been killed; it counts as a crash. Nothing when the lease is lost. */
+export async function noteKilled(sql: Sql, lease: Lease): Promise<void> {
+  await sql.query(
+    `update runs
+    set entered_attempt = attempt, lease_expires_at = clock_timestamp()
+    where tenant_id = $1 and run_id = $2 and attempt = $3 and status = 'running' and lease_owner = $4`,
+    [lease.tenantId, lease.runId, lease.attempt, lease.owner],
+  );
+}
+
 /** Notes how often in a row the run's worker died, the last time included. */
 export async function noteCrashes(
   sql: Sql,

@@ -1,6 +1,7 @@
 // Graphs of mode "edge": nothing is stored while they run, they can't wait, and they are tried twice at most.
 import { Annotation, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
+import { noteKilled } from "../../src/runs/failures.js";
 import { claimRuns } from "../../src/runs/claim.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { gateGraph, stepsGraph } from "../helpers/scripted-graphs.js";
@@ -64,7 +65,9 @@ test("an edge run whose worker dies starts once again, from its input; after the
   const graph = stepsGraph(1, (node) => entered.push(node));
   await withEngine({ graphs: { graph }, policies: EDGE, workers: 0 }, async (t) => {
     const die = async () => {
-      await claimRuns(t.db.db, { slots: 1, owner: "dead", leaseMs: 0, graphIds: ["graph"], versions: ["1"] });
+      const claim = { slots: 1, owner: "dead", graphIds: ["graph"], versions: ["1"] };
+      const [run] = await claimRuns(t.db.db, { ...claim, leaseMs: 60_000 });
+      await noteKilled(t.db.db, { ...run!, owner: "dead" });
       await until("the sweeper to find it", async () => (await t.sweep()) === 1);
     };
     const { thread_id } = await t.client.threads.create();

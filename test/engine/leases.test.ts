@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import type { Clock } from "../../src/core/clock.js";
 import { startHeartbeat } from "../../src/engine/heartbeat/heartbeat.js";
 import { createWorker } from "../../src/engine/loops/worker.js";
+import { noteEntered } from "../../src/runs/failures.js";
 import { claimRuns } from "../../src/runs/claim.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
@@ -34,15 +35,16 @@ async function start({ client }: TestEngine, graph = "graph") {
   return { thread_id, run_id };
 }
 
-/** Claims everything for a worker that is dead already. */
-async function claimAndDie({ db }: TestEngine, graphId = "graph"): Promise<number> {
+/** Claims everything for a worker that is dead already: it died before it came to the graphs, or in them. */
+async function claimAndDie({ db }: TestEngine, { entered } = { entered: false }): Promise<number> {
   const claimed = await claimRuns(db.db, {
     slots: 100,
     owner: "dead",
     leaseMs: 1,
-    graphIds: [graphId],
+    graphIds: ["graph"],
     versions: ["1"],
   });
+  for (const run of entered ? claimed : []) await noteEntered(db.db, { ...run, owner: "dead" });
   await until("the leases to end", async () => {
     const { rows } = await db.db.query("select 1 from runs where lease_expires_at > clock_timestamp()");
     return rows.length === 0;
@@ -124,11 +126,27 @@ test("a lost run that can't be swept stops no other", async () => {
   });
 });
 
+test("a run that was claimed by one dying worker after the other, and never begun, is not given up", async () => {
+  let entered = 0;
+  await withEngine({ graphs: { graph: stepsGraph(1, () => (entered += 1)) }, workers: 0 }, async (t) => {
+    const { thread_id, run_id } = await start(t);
+    for (let crash = 1; crash <= 5; crash += 1) {
+      expect(await claimAndDie(t)).toBe(1);
+      expect(await t.sweep()).toBe(1);
+    }
+    expect(await runs(t)).toMatchObject([{ status: "pending", attempt: 5, crashes: 1 }]);
+    t.startWorker();
+    await t.client.runs.join(thread_id, run_id);
+    expect(await runs(t)).toMatchObject([{ status: "success", attempt: 6 }]);
+    expect(entered).toBe(1);
+  });
+});
+
 test("a run that is given up is an error everywhere: for who joins it, who streams it, and on its thread", async () => {
   await withEngine({ graphs: { graph: stepsGraph(1, () => {}) }, workers: 0 }, async (t) => {
     const { thread_id, run_id } = await start(t);
     for (let crash = 1; crash <= 3; crash += 1) {
-      expect(await claimAndDie(t)).toBe(1);
+      expect(await claimAndDie(t, { entered: true })).toBe(1);
       expect(await t.sweep()).toBe(1);
     }
     expect(await runs(t)).toMatchObject([{ status: "error", attempt: 3, error_code: "worker_lost", head: false }]);

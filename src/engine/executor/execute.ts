@@ -11,6 +11,7 @@ import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { createSaver } from "../../checkpoint/saver.js";
 import type { ClaimedRun } from "../../runs/claim.js";
+import { noteEntered } from "../../runs/failures.js";
 import { decodeRequest } from "../commands/request.js";
 import type { LastChunks, Settle } from "../commands/settle-run.js";
 import type { Combiner } from "../commit.js";
@@ -144,6 +145,8 @@ async function streamGraph(
   const { tenantId, runId, threadId } = lease;
   const { db, bodies, reader } = patient(deps, options.bodyReader, { attempt: stop, draining: drain });
   const request = decodeRequest(await requestOf({ ...deps, db, bodies }, run, reader));
+  // Before its code does anything: a worker that dies earlier was not killed by it.
+  if (run.crashes > 0) await noteEntered(db, lease);
   const sink = openSink(request.watched);
   const saver = createSaver({
     sql: db,

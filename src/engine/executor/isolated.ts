@@ -5,6 +5,7 @@ import type { Deps } from "../../core/deps.js";
 import { linked } from "../../core/linked.js";
 import { createPlaces, type Places } from "../../core/places.js";
 import type { ClaimedRun } from "../../runs/claim.js";
+import { noteKilled } from "../../runs/failures.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
 
@@ -15,6 +16,8 @@ export type ToIsolated =
 /** What the process says once: it keeps the lease itself from now on. */
 const HOLDING = "holding";
 
+type End = Readonly<{ how: string; killed: boolean }>;
+
 /** Time to write the last word after an abort, before the process is killed. */
 const ABORT_GRACE_MS = 5_000;
 
@@ -23,7 +26,7 @@ const MAX_APART = 2;
 
 /**
  * Executes in process what never crashed, and the others through `start`, which starts `receiveClaim` with a channel.
- * Such a process is killed by its run at worst: the lease then runs out as if a worker had died. When a machine dies, all of its
+ * Such a process is killed by its run at worst: the lease is over then, as if a worker had died. When a machine dies, all of its
  * runs come at once: those that crashed once and find no place are executed in process, those that crashed again wait for one.
  */
 export function isolateCrashed(
@@ -75,16 +78,18 @@ async function executeApart(
   signals: Signals,
 ): Promise<void> {
   const child = start();
-  const ended = new Promise<string>((resolve) => {
-    child.once("exit", (code, signal) => resolve(String(signal ?? code)));
-    child.once("error", (error) => resolve(error.name));
+  const ended = new Promise<End>((resolve) => {
+    child.once("exit", (code, signal) => resolve({ how: String(signal ?? code), killed: signal !== null }));
+    child.once("error", (error) => resolve({ how: error.name, killed: false }));
   });
+  let isAborted = false;
   const tell = (message: ToIsolated): void => {
     // It may have ended between our looking and our sending.
     if (child.connected) child.send(message, () => undefined);
   };
   const onDrain = (): void => tell({ kind: "drain" });
   const onAbort = (): void => {
+    isAborted = true;
     tell({ kind: "abort" });
     setTimeout(() => child.kill("SIGKILL"), ABORT_GRACE_MS).unref();
   };
@@ -99,13 +104,17 @@ async function executeApart(
   signals.abort.addEventListener("abort", onAbort);
   if (signals.drain.aborted) onDrain();
   if (signals.abort.aborted) onAbort();
-  const how = await ended;
+  const { how, killed } = await ended;
   heartbeat.release(lease);
   signals.drain.removeEventListener("abort", onDrain);
   signals.abort.removeEventListener("abort", onAbort);
   if (how === "0") return;
   const fields = { run_id: lease.runId, attempt: lease.attempt, crashes: run.crashes, ended: how };
-  deps.log.warn(fields, "the process of an isolated run died; its lease will run out");
+  deps.log.warn(fields, "the process of an isolated run died");
+  // Perhaps of the run; one that couldn't start died of something else, and its lease runs out.
+  if (killed && !isAborted) {
+    await noteKilled(deps.db, lease).catch(() => deps.log.warn(fields, "its lease will run out"));
+  }
 }
 
 /** A claim as the process that executes it sees it. */
