@@ -2,6 +2,8 @@
 create table tenants (
   tenant_id text collate "C" primary key check (tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
   max_running int not null default 1000000 check (max_running >= 0),
+  -- The most urgent its runs may be.
+  best_priority smallint not null default 0 check (best_priority between 0 and 3),
   created_at timestamptz not null default now()
 );
 insert into tenants (tenant_id) values ('default');
@@ -12,10 +14,12 @@ create table graph_limits (
   max_running int not null check (max_running >= 0)
 );
 
--- Where the round-robin between tenants goes on, per priority. Only the claimer writes it.
+-- Where the round-robin between tenants goes on, per priority, and how many more urgent runs were claimed while some of it waited.
+-- Only the claimer writes it.
 create table claim_cursor (
   priority smallint primary key,
-  tenant_id text collate "C" not null default ''
+  tenant_id text collate "C" not null default '',
+  passed int not null default 0
 ) with (fillfactor = 10);
 insert into claim_cursor (priority) values (0), (1), (2), (3);
 
@@ -69,6 +73,8 @@ create table runs (
   status text not null default 'pending'
     check (status in ('pending', 'running', 'interrupted', 'success', 'error', 'timeout')),
   priority smallint not null default 0 check (priority between 0 and 3),
+  -- It goes on with what is there, and leaves the questions that are open open.
+  resumes boolean not null default false,
   seq bigint not null default nextval('run_seq'),
   head boolean not null,
   attempt int not null default 0,

@@ -1,7 +1,8 @@
 -- The claim: lock and claim in one server-side function, so that no client stands between them.
 -- One claimer at a time, since limits can't hold otherwise: with SKIP LOCKED alone 12 of 12 rounds went over them (measured).
 -- Shape: hop from tenant to tenant over the queue index (never over the queue), one round from where the last claim ended,
--- highest priority first, each tenant in turn; limits are counted from the running runs.
+-- highest priority first, each tenant in turn; limits are counted from the running runs. Of ten that are claimed one is of each
+-- less urgent priority that waits (`passed` counts), so that none starves and a backlog of one delays the others by little.
 -- With each run comes what its worker needs to begin, as far as it is here: one round trip starts it.
 create function claim_runs(slots int, owner text, lease_ms bigint, graphs text[], versions text[])
 returns table (
@@ -60,7 +61,8 @@ begin
   ),
   candidate as materialized (
     select w.priority, w.graph_id, w.tenant_id, t.max_running - coalesce(b.n, 0) as free,
-      (w.tenant_id <= w.start) as lap, h.run_id, h.seq
+      (w.tenant_id <= w.start) as lap, h.run_id, h.seq,
+      (select c.passed from claim_cursor c where c.priority = w.priority) as passed
     from (select * from walk where ok) w
     join graph_free g using (graph_id)
     join tenants t using (tenant_id)
@@ -74,16 +76,24 @@ begin
       limit least(slots, t.max_running - coalesce(b.n, 0), g.free)
     ) h
   ),
-  ranked as (
-    select *,
-      row_number() over (partition by tenant_id order by priority, seq) as tenant_rank,
-      row_number() over (partition by priority, tenant_id order by seq) as turn
+  turned as (
+    select *, row_number() over (partition by priority, tenant_id order by seq) as turn
     from candidate
+  ),
+  shared as (
+    select *,
+      priority > 0 and row_number() over (partition by priority order by turn, lap, tenant_id) <= (passed + slots) / 10 as owed
+    from turned
+  ),
+  ranked as (
+    select *, row_number() over (partition by tenant_id order by owed desc, priority, seq) as tenant_rank
+    from shared
   ),
   within_tenant as (
     select ranked.*,
-      row_number() over (partition by ranked.graph_id order by ranked.priority, ranked.turn, ranked.lap, ranked.tenant_id)
-        as graph_rank
+      row_number() over (
+        partition by ranked.graph_id
+        order by ranked.owed desc, ranked.priority, ranked.turn, ranked.lap, ranked.tenant_id) as graph_rank
     from ranked
     where tenant_rank <= free
   ),
@@ -92,7 +102,7 @@ begin
     from within_tenant t
     join graph_free g using (graph_id)
     where t.graph_rank <= g.free
-    order by t.priority, t.turn, t.lap, t.tenant_id
+    order by t.owed desc, t.priority, t.turn, t.lap, t.tenant_id
     limit slots
   ),
   locked as materialized (
@@ -121,14 +131,21 @@ begin
   ),
   moved_cursor as (
     update claim_cursor c
-    set tenant_id = x.tenant_id
-    from (
+    set tenant_id = coalesce(x.tenant_id, c.tenant_id), passed = coalesce(s.passed, c.passed)
+    from claim_cursor before
+    left join (
       select distinct on (priority) priority, tenant_id
       from pick
       where turn = 1
       order by priority, lap desc, tenant_id desc
-    ) x
-    where c.priority = x.priority
+    ) x using (priority)
+    left join (
+      select w.priority, greatest(0, least(w.passed, 1000000)
+        + (select count(*) from pick p where p.priority < w.priority)
+        - 9 * (select count(*) from pick p where p.priority = w.priority))::int as passed
+      from (select distinct priority, passed from candidate where priority > 0) w
+    ) s using (priority)
+    where c.priority = before.priority and (x.tenant_id <> c.tenant_id or s.passed <> c.passed)
   )
   select c.tenant_id, c.run_id, c.thread_id, c.assistant_id, c.graph_id, c.attempt, c.priority, c.begun, c.crashes,
     c.metadata, c.request,

@@ -191,7 +191,7 @@ begin
     where e.run_id = any(done)
   ) u
   where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
-    and r.kind = 'run' and r.priority <> 1 and (r.available_at is null or r.merge_until is not null)
+    and r.kind = 'run' and not r.resumes and (r.available_at is null or r.merge_until is not null)
     and u.holds = (r.waits_for is distinct from 'approval');
 
   -- The next of each thread, if one may start.

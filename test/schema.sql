@@ -141,6 +141,7 @@ table checkpoints
 table claim_cursor with (fillfactor=10)
   priority smallint not null
   tenant_id text collate "C" not null default ''::text
+  passed integer not null default 0
   constraint claim_cursor_pkey PRIMARY KEY (priority)
 
 table effects
@@ -280,6 +281,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   kind text not null default 'run'::text
   status text not null default 'pending'::text
   priority smallint not null default 0
+  resumes boolean not null default false
   seq bigint not null default nextval('run_seq'::regclass)
   head boolean not null
   attempt integer not null default 0
@@ -372,7 +374,9 @@ table stream_chunks
 table tenants
   tenant_id text collate "C" not null
   max_running integer not null default 1000000
+  best_priority smallint not null default 0
   created_at timestamp with time zone not null default now()
+  constraint tenants_best_priority_check CHECK (((best_priority >= 0) AND (best_priority <= 3)))
   constraint tenants_max_running_check CHECK ((max_running >= 0))
   constraint tenants_pkey PRIMARY KEY (tenant_id)
   constraint tenants_tenant_id_check CHECK ((tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text))
@@ -473,7 +477,8 @@ begin
   ),
   candidate as materialized (
     select w.priority, w.graph_id, w.tenant_id, t.max_running - coalesce(b.n, 0) as free,
-      (w.tenant_id <= w.start) as lap, h.run_id, h.seq
+      (w.tenant_id <= w.start) as lap, h.run_id, h.seq,
+      (select c.passed from claim_cursor c where c.priority = w.priority) as passed
     from (select * from walk where ok) w
     join graph_free g using (graph_id)
     join tenants t using (tenant_id)
@@ -487,16 +492,24 @@ begin
       limit least(slots, t.max_running - coalesce(b.n, 0), g.free)
     ) h
   ),
-  ranked as (
-    select *,
-      row_number() over (partition by tenant_id order by priority, seq) as tenant_rank,
-      row_number() over (partition by priority, tenant_id order by seq) as turn
+  turned as (
+    select *, row_number() over (partition by priority, tenant_id order by seq) as turn
     from candidate
+  ),
+  shared as (
+    select *,
+      priority > 0 and row_number() over (partition by priority order by turn, lap, tenant_id) <= (passed + slots) / 10 as owed
+    from turned
+  ),
+  ranked as (
+    select *, row_number() over (partition by tenant_id order by owed desc, priority, seq) as tenant_rank
+    from shared
   ),
   within_tenant as (
     select ranked.*,
-      row_number() over (partition by ranked.graph_id order by ranked.priority, ranked.turn, ranked.lap, ranked.tenant_id)
-        as graph_rank
+      row_number() over (
+        partition by ranked.graph_id
+        order by ranked.owed desc, ranked.priority, ranked.turn, ranked.lap, ranked.tenant_id) as graph_rank
     from ranked
     where tenant_rank <= free
   ),
@@ -505,7 +518,7 @@ begin
     from within_tenant t
     join graph_free g using (graph_id)
     where t.graph_rank <= g.free
-    order by t.priority, t.turn, t.lap, t.tenant_id
+    order by t.owed desc, t.priority, t.turn, t.lap, t.tenant_id
     limit slots
   ),
   locked as materialized (
@@ -534,14 +547,21 @@ begin
   ),
   moved_cursor as (
     update claim_cursor c
-    set tenant_id = x.tenant_id
-    from (
+    set tenant_id = coalesce(x.tenant_id, c.tenant_id), passed = coalesce(s.passed, c.passed)
+    from claim_cursor before
+    left join (
       select distinct on (priority) priority, tenant_id
       from pick
       where turn = 1
       order by priority, lap desc, tenant_id desc
-    ) x
-    where c.priority = x.priority
+    ) x using (priority)
+    left join (
+      select w.priority, greatest(0, least(w.passed, 1000000)
+        + (select count(*) from pick p where p.priority < w.priority)
+        - 9 * (select count(*) from pick p where p.priority = w.priority))::int as passed
+      from (select distinct priority, passed from candidate where priority > 0) w
+    ) s using (priority)
+    where c.priority = before.priority and (x.tenant_id <> c.tenant_id or s.passed <> c.passed)
   )
   select c.tenant_id, c.run_id, c.thread_id, c.assistant_id, c.graph_id, c.attempt, c.priority, c.begun, c.crashes,
     c.metadata, c.request,
@@ -742,7 +762,7 @@ begin
     where e.run_id = any(done)
   ) u
   where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
-    and r.kind = 'run' and r.priority <> 1 and (r.available_at is null or r.merge_until is not null)
+    and r.kind = 'run' and not r.resumes and (r.available_at is null or r.merge_until is not null)
     and u.holds = (r.waits_for is distinct from 'approval');
 
   -- The next of each thread, if one may start.

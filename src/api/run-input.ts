@@ -4,6 +4,7 @@ import type { Caller } from "../core/approval.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { RunPolicy } from "../core/policy.js";
+import type { Priority } from "../core/run.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
 import type { CheckpointRef, RunCommand, RunRequest } from "../engine/commands/request.js";
 import type { RunCreate } from "./schemas/runs.js";
@@ -13,6 +14,8 @@ type Asked = Readonly<{
   threadId: ThreadId | null;
   assistant: AssistantRow;
   policy: RunPolicy;
+  /** What the request says; null: nothing. */
+  priority: Priority | null;
   headers: Headers;
   caller: Caller;
   /** The caller waits for the end and looks at nothing before. */
@@ -41,6 +44,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     ifNotExists: body.if_not_exists ?? "reject",
     onCompletion: body.on_completion ?? (threadId === null ? "delete" : "keep"),
     afterSeconds: body.after_seconds ?? null,
+    priority: asked.priority ?? asked.policy.priority,
     mergeWindowMs: asked.policy.mergeWindowMs,
     caller: asked.caller,
     graph: null,
@@ -56,7 +60,7 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
     config: {
       ...(tags === undefined ? {} : { tags }),
       ...(recursion_limit === undefined ? {} : { recursion_limit }),
-      configurable: { ...withoutCheckpoint(configurable ?? {}), ...passedHeaders(asked.headers) },
+      configurable: { ...forGraph(configurable ?? {}), ...passedHeaders(asked.headers) },
     },
     context: body.context ?? null,
     checkpoint: checkpointOf(body, asked.threadId),
@@ -106,9 +110,8 @@ function checkpointOf(body: RunCreate, threadId: ThreadId | null): CheckpointRef
   return named.checkpoint_id === undefined ? null : named;
 }
 
-/** A checkpoint in `configurable` would rewind every attempt, not only the first. */
-function withoutCheckpoint(configurable: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(configurable).filter(([key]) => !(CHECKPOINT_KEYS as readonly string[]).includes(key)),
-  );
+/** Without what is for the engine: a checkpoint in `configurable` would rewind every attempt, not only the first. */
+function forGraph(configurable: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const ours: readonly string[] = [...CHECKPOINT_KEYS, "perdure"];
+  return Object.fromEntries(Object.entries(configurable).filter(([key]) => !ours.includes(key)));
 }

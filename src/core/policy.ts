@@ -1,5 +1,6 @@
 // How a graph's runs are treated: what langgraph.json may say under "perdure", with defaults.
 import { type BudgetPolicy, NO_BUDGET } from "./budget.js";
+import type { Priority } from "./run.js";
 
 export type Timeouts = Readonly<{
   toolMs: number | null;
@@ -20,6 +21,8 @@ export type RunPolicy = Readonly<{
   undeclaredTools: "ask" | "retry";
   /** Messages that come on a thread within so many ms are one run's input; 0: each has a run of its own. */
   mergeWindowMs: number;
+  /** Of runs that don't say otherwise; null: by what they do. */
+  priority: Priority | null;
 }>;
 
 export type PolicyOf = (graphId: string) => RunPolicy;
@@ -32,6 +35,7 @@ export const DEFAULT_POLICY: RunPolicy = {
   budget: NO_BUDGET,
   undeclaredTools: "retry",
   mergeWindowMs: 0,
+  priority: null,
 };
 
 /** Policies by graph id, where they differ from the default. */

@@ -41,13 +41,20 @@ export type OutageOutcome = Readonly<{
   called: boolean;
 }>;
 
-/** The order in the queue. A resumed run goes on with what is there, and leaves the questions that are open open. */
-export const PRIORITY = { interactive: 0, resumed: 1 } as const;
-export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY];
+/** The order in the queue: the less, the sooner. Each gets a share all the same. */
+export const PRIORITY = { interactive: 0, resumed: 1, scheduled: 2, outreach: 3 } as const;
+export type PriorityName = keyof typeof PRIORITY;
+export type Priority = (typeof PRIORITY)[PriorityName];
+export const PRIORITY_NAMES = [
+  "interactive",
+  "resumed",
+  "scheduled",
+  "outreach",
+] as const satisfies readonly PriorityName[];
 
 /** Whether a run, once it has stored something, has taken the thread away from the questions that were open before. */
-export function supersedes(run: Readonly<{ kind: "run" | "edit"; priority: number }>): boolean {
-  return run.kind === "edit" || run.priority !== PRIORITY.resumed;
+export function supersedes(run: Readonly<{ kind: "run" | "edit"; resumes: boolean }>): boolean {
+  return run.kind === "edit" || !run.resumes;
 }
 
 /**

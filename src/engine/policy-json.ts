@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { AT_CAP, type BudgetPolicy, NO_LIMITS } from "../core/budget.js";
 import { DURATION_HINT, parseDuration } from "../core/duration.js";
+import { PRIORITY, PRIORITY_NAMES } from "../core/run.js";
 import { DEFAULT_POLICY, type PolicyOf, type RunPolicy } from "../core/policy.js";
 
 /** A length of time in ms, written like "30s" or "12h". */
@@ -28,6 +29,7 @@ export const POLICY_SHAPE = {
   undeclaredTools: z.enum(["ask", "retry"]).optional(),
   outagePatience: duration.optional(),
   mergeWindow: mergeWindow.optional(),
+  priority: z.enum(PRIORITY_NAMES).optional(),
   timeouts: z
     .object({ tool: duration.optional(), model: duration.optional(), betweenTokens: duration.optional() })
     .strict()
@@ -71,6 +73,7 @@ function over(below: RunPolicy, json: PolicyJson): RunPolicy {
       betweenTokensMs: json.timeouts?.betweenTokens ?? below.timeouts.betweenTokensMs,
     },
     mergeWindowMs: json.mergeWindow ?? below.mergeWindowMs,
+    priority: json.priority === undefined ? below.priority : PRIORITY[json.priority],
     budget: json.budgets === undefined ? below.budget : budgetOf(json.budgets),
   };
 }

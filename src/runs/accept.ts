@@ -15,7 +15,9 @@ export type PlainRun = Readonly<{
   newThread: Readonly<{ ephemeral: boolean }> | null;
   assistantId: AssistantId;
   graphId: string;
+  /** At best: its tenant's may not be as urgent. */
   priority: Priority;
+  resumes: boolean;
   multitaskStrategy: MultitaskStrategy;
   /** What the run's metadata has below the thread's, and above it. */
   metadataBelow: Readonly<Record<string, unknown>>;
@@ -55,6 +57,7 @@ export async function acceptRuns(sql: Sql, runs: readonly PlainRun[], claim: Cla
       of((run) => JSON.stringify(run.metadata)),
       of((run) => JSON.stringify(run.threadMetadata)),
       of((run) => run.request),
+      of((run) => run.resumes),
       ...claimArguments(claim),
     ],
     { prepared: true },
@@ -73,9 +76,9 @@ const STATEMENT = `
 with asked as (
   select *
   from unnest($1::text[], $2::uuid[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[], $7::text[], $8::smallint[],
-    $9::text[], $10::jsonb[], $11::jsonb[], $12::jsonb[], $13::bytea[]) with ordinality
+    $9::text[], $10::jsonb[], $11::jsonb[], $12::jsonb[], $13::bytea[], $14::boolean[]) with ordinality
     as a(tenant_id, run_id, thread_id, fresh, ephemeral, assistant_id, graph_id, priority, multitask_strategy,
-      metadata_below, metadata, thread_metadata, request, position)
+      metadata_below, metadata, thread_metadata, request, resumes, position)
 ), made as (
   insert into threads (tenant_id, thread_id, status, ephemeral, metadata)
   select a.tenant_id, a.thread_id, 'busy', a.ephemeral, a.thread_metadata
@@ -97,9 +100,10 @@ with asked as (
   where t.tenant_id = f.tenant_id and t.thread_id = f.thread_id
 ), accepted as (
   insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head, multitask_strategy, metadata,
-    request)
-  select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id, a.priority, true, a.multitask_strategy,
-    a.metadata_below || t.metadata || a.metadata, a.request
+    request, resumes)
+  select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id,
+    greatest(a.priority, (select best_priority from tenants p where p.tenant_id = a.tenant_id)), true, a.multitask_strategy,
+    a.metadata_below || t.metadata || a.metadata, a.request, a.resumes
   from asked a
   join (
     select tenant_id, thread_id, '{}'::jsonb as metadata from made
@@ -116,8 +120,8 @@ with asked as (
 ), claimed as materialized (
   -- After all of the above: it needs the count, and a volatile function sees what the statement that calls it has written.
   select c.*
-  from (select count(*)::int as n from logged having count(*) > 0 and $14 > 0) done
-  cross join lateral claim_runs(least($14::int, done.n), $15, $16, $17, $18) c
+  from (select count(*)::int as n from logged having count(*) > 0 and $15 > 0) done
+  cross join lateral claim_runs(least($15::int, done.n), $16, $17, $18, $19) c
 )
 select ${RUN_COLUMNS}, claimed.*
 from accepted

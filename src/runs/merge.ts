@@ -1,6 +1,7 @@
 // A run that waits for more messages: which one it is on a thread, and what is added to it.
 import type { Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
+import type { Priority } from "../core/run.js";
 import { RUN_COLUMNS, type RunKey, type RunRow } from "./runs.js";
 
 /** `request`: UTF-8 JSON of what it was asked until now; null when it was moved. */
@@ -29,14 +30,21 @@ export async function lockWaitingRun(
   return last?.open === true ? last : undefined;
 }
 
-/** Replaces what a locked waiting run is asked by that and one more request; undefined when a worker was faster. */
-export async function mergeIntoRun(sql: Sql, run: RunKey & Readonly<{ request: Buffer }>): Promise<RunRow | undefined> {
+/**
+ * Replaces what a locked waiting run is asked by that and one more request, and makes it as urgent as the more urgent one;
+ * undefined when a worker was faster.
+ */
+export async function mergeIntoRun(
+  sql: Sql,
+  run: RunKey & Readonly<{ request: Buffer; priority: Priority }>,
+): Promise<RunRow | undefined> {
   const { rows } = await sql.query<RunRow>(
     `update runs
-    set request = $3, merged = merged + 1, updated_at = clock_timestamp()
+    set request = $3, priority = least(priority, greatest($4, (select best_priority from tenants where tenant_id = $1))),
+      merged = merged + 1, updated_at = clock_timestamp()
     where tenant_id = $1 and run_id = $2 and status = 'pending' and attempt = 0
     returning ${RUN_COLUMNS}`,
-    [run.tenantId, run.runId, run.request],
+    [run.tenantId, run.runId, run.request, run.priority],
   );
   return rows[0];
 }

@@ -12,7 +12,9 @@ export type RunRow = Readonly<{
   graphId: string;
   kind: "run" | "edit";
   status: RunStatus;
-  priority: number;
+  priority: Priority;
+  /** It goes on with what is there, and leaves the questions that are open open. */
+  resumes: boolean;
   head: boolean;
   attempt: number;
   crashes: number;
@@ -50,7 +52,7 @@ export type RunRow = Readonly<{
 /** A row of `runs` as `RunRow` names it. */
 export const RUN_COLUMNS = `
   tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", assistant_id as "assistantId",
-  graph_id as "graphId", kind, status, priority, head, attempt, crashes, failures, begun,
+  graph_id as "graphId", kind, status, priority, resumes, head, attempt, crashes, failures, begun,
   lease_owner as "leaseOwner", lease_expires_at as "leaseExpiresAt",
   available_at as "availableAt", merge_until as "mergeUntil", merged, waits_for as "waitsFor", provider,
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
@@ -157,7 +159,9 @@ export type NewRun = Readonly<{
   threadId: ThreadId;
   assistantId: AssistantId;
   graphId: string;
+  /** At best: its tenant's may not be as urgent. */
   priority: Priority;
+  resumes: boolean;
   head: boolean;
   multitaskStrategy: MultitaskStrategy;
   metadata: Readonly<Record<string, unknown>>;
@@ -176,11 +180,11 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
   const { rows } = await sql.query<RunRow>(
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
-      multitask_strategy, metadata, request, available_at, merge_until, waits_for)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+      multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes)
+    values ($1, $2, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7, $8, $9, $10,
       clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
       clock_timestamp() + $13::float8 * interval '1 ms',
-      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end)
+      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14)
     returning ${RUN_COLUMNS}`,
     [
       run.tenantId,
@@ -196,6 +200,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       run.delayMs,
       run.afterAnswer,
       run.mergeMs,
+      run.resumes,
     ],
   );
   return rows[0] as RunRow;

@@ -44,7 +44,10 @@ describe("commands on an installation", () => {
         events: expect.arrayContaining([expect.objectContaining({ type: "approval.asked" })]) as unknown,
       });
       expect((await cli("limits", "graph", "agent", "7")).stdout).toContain("At most 7 runs of graph agent");
-      expect(await asJson("limits", "ls")).toContainEqual({ of: "graph", id: "agent", max: 7, running: 0 });
+      expect((await cli("limits", "priority", "default", "interactive")).stdout).toContain("interactive at best");
+      expect(await asJson("limits", "ls")).toContainEqual(
+        expect.objectContaining({ of: "graph", id: "agent", max: 7 }),
+      );
       const story = (await cli("runs", "story", run.run_id)).stdout;
       expect(story).toMatch(/begins attempt 1\n[^]*parked: it holds no worker\n[^]*\nNow: waits for an answer for/);
       expect(await asJson("runs", "events", run.run_id)).toContainEqual(

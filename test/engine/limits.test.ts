@@ -48,7 +48,7 @@ test("four claiming workers never exceed a tenant's limit of one, nor a graph's;
     expect(one.now.most).toBeGreaterThan(2);
     printed.length = 0;
     await limitsLs(t.deps, print);
-    expect(JSON.parse(printed[0] ?? "")).toEqual([
+    expect(JSON.parse(printed[0] ?? "")).toMatchObject([
       { of: "tenant", id: "default", max: null, running: 0 },
       { of: "graph", id: "two", max: 2, running: 0 },
     ]);

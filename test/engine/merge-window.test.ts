@@ -3,13 +3,13 @@ import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph
 import { expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import { createAcceptor } from "../../src/engine/commands/accept-run.js";
-import { createScheduler } from "../../src/engine/loops/scheduler.js";
 import { createSlots } from "../../src/engine/slots.js";
 import { approve } from "../../src/index.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { until } from "../helpers/wait.js";
 
-const WINDOW_MS = 400;
+/** Tests close windows themselves: how long a request takes here says nothing. */
+const WINDOW_MS = 600_000;
 
 type Entered = { texts: string[]; running: number; most: number };
 
@@ -37,14 +37,19 @@ async function withWindow(
 ): Promise<void> {
   const policies = { graph: { mergeWindowMs: WINDOW_MS } };
   await withEngine({ graphs: { graph }, policies, ...(approvals && { approvals }) }, async (t) => {
-    const scheduler = createScheduler(t.deps, { pollMs: 50 });
-    scheduler.start();
-    try {
-      await work(t, (await t.client.threads.create()).thread_id);
-    } finally {
-      await scheduler.stop();
-    }
+    await work(t, (await t.client.threads.create()).thread_id);
   });
+}
+
+/** As if their time had come. */
+async function closeWindows(t: TestEngine): Promise<void> {
+  await t.db.db.query(
+    `update runs
+    set merge_until = clock_timestamp(), available_at = case when available_at is not null then clock_timestamp() end
+    where merge_until > clock_timestamp()`,
+  );
+  await t.db.db.query("update timers set due_at = clock_timestamp() where kind = 'run.release' and status = 'due'");
+  await t.fireTimers();
 }
 
 const message = (id: string) => ({ role: "user", content: id, id });
@@ -75,14 +80,25 @@ const runs = async ({ client }: TestEngine, threadId: string) => (await client.r
 const asks = (run: unknown) =>
   (run as { kwargs: { input: { messages: { id: string }[] } } }).kwargs.input.messages.map(({ id }) => id);
 
+const heads = async ({ db }: TestEngine) => {
+  const { rows } = await db.db.query<{ request: Buffer }>("select request from runs where head");
+  return rows.map(({ request }) => asks({ kwargs: JSON.parse(request.toString("utf8")) as object }));
+};
+
 test("five messages over two APIs are one run with all of them, once, and all five get its answer", async () => {
   const entered: Entered[] = [];
   await withWindow({ graph: chatGraph(entered) }, async (t, threadId) => {
     const other = createApp({ ...t.engine, acceptRun: createAcceptor(t.deps, createSlots()) });
     const ways = ["/wait", "", "/stream", "/wait", ""];
-    const answers = await Promise.all(
+    const asked = Promise.all(
       ways.map((how, i) => say(t, threadId, `m${i}`, { how, app: i % 2 === 0 ? t.app : other })),
     );
+    await until("all to be accepted", async () => {
+      const { rows } = await t.db.db.query<{ merged: number }>("select merged from runs");
+      return rows[0]?.merged === 4;
+    });
+    await closeWindows(t);
+    const answers = await asked;
     await rest(t, threadId);
     const all = await runs(t, threadId);
     expect(all).toHaveLength(1);
@@ -105,11 +121,15 @@ test("one after the other they stay in order; what comes after the window, or wh
   const held = new Promise<void>((resolve) => (release = resolve));
   await withWindow({ graph: chatGraph(entered, () => held) }, async (t, threadId) => {
     for (const id of ["a", "b", "c"]) await say(t, threadId, id);
+    await closeWindows(t);
     await until("it to run", () => entered.length === 1);
     for (const id of ["d", "e"]) await say(t, threadId, id);
-    // Its place is kept, although its window is open when the run before it ends.
     const late = await say(t, threadId, "f", { more: { multitask_strategy: "enqueue", metadata: { other: true } } });
     release();
+    // The place of what waits is kept, although its window is open when the run before it ends.
+    await until("the first to end", async () => (await runs(t, threadId))[0]?.status === "success");
+    expect(await heads(t)).toEqual([["d", "e"]]);
+    await closeWindows(t);
     await rest(t, threadId);
     const all = await runs(t, threadId);
     expect(all.map(asks)).toEqual([["a", "b", "c"], ["d", "e"], ["f"]]);
@@ -130,6 +150,7 @@ test("a repeated request with its key joins nothing twice, before and after the 
     const answers = [];
     for (const id of asked) answers.push(await say(t, threadId, id, { key: `key-${id}` }));
     expect(answers.map(({ replayed }) => replayed)).toEqual([false, false, true, true, false]);
+    await closeWindows(t);
     await rest(t, threadId);
     expect(entered[0]?.texts).toEqual(["a", "b", "c"]);
     const again = await say(t, threadId, "b", { key: "key-b" });
@@ -173,6 +194,7 @@ test("a client that goes away takes its run along only while nobody else's messa
     const leaves = await leave("a");
     const joined = await say(t, threadId, "b");
     await leaves();
+    await closeWindows(t);
     await until("it to end", async () => (await t.client.runs.get(threadId, joined.run ?? "")).status === "success");
     expect(entered.map(({ texts }) => texts)).toEqual([["a", "b"]]);
   });
@@ -192,10 +214,11 @@ test("a run that is cancelled within its window takes no more in, and one that w
     await t.client.runs.cancel(threadId, cancelled.run ?? "");
     const first = await say(t, threadId, "a");
     expect(first.run).not.toBe(cancelled.run);
+    await closeWindows(t);
     await until("the question", async () => (await t.client.threads.get(threadId)).status === "interrupted");
     const queued = await say(t, threadId, "b");
     expect((await say(t, threadId, "c")).run).toBe(queued.run);
-    await new Promise((resolve) => setTimeout(resolve, WINDOW_MS + 100));
+    await closeWindows(t);
     expect((await t.client.runs.get(threadId, queued.run ?? "")).status).toBe("pending");
     await t.client.runs.wait(threadId, "graph", { command: { resume: true } });
     await until("its turn", async () => (await t.client.runs.get(threadId, queued.run ?? "")).status === "success");

@@ -21,6 +21,7 @@ test("a graph's own settings win over those for all, and those over the defaults
   const policyOf = await read({
     maxAttempts: 5,
     mergeWindow: "800ms",
+    priority: "scheduled",
     timeouts: { tool: "30s", model: "2m" },
     budgets: { run: { cost: 0.5, activeTime: "10m" }, atCap: "finish" },
     undeclaredTools: "ask",
@@ -31,6 +32,7 @@ test("a graph's own settings win over those for all, and those over the defaults
   const timeouts = { toolMs: 30_000, modelMs: 120_000, betweenTokensMs: null };
   expect(policyOf("a")).toMatchObject({ mode: "durable", maxAttempts: 5, timeouts, budget: { atCap: "finish" } });
   expect([policyOf("a").undeclaredTools, policyOf("b").undeclaredTools]).toEqual(["ask", "retry"]);
+  expect([policyOf("a").priority, (await read({}))("a").priority]).toEqual([2, null]);
   expect([policyOf("a").mergeWindowMs, policyOf("b").mergeWindowMs]).toEqual([800, 800]);
   expect(policyOf("a").budget.limits.run).toEqual({ cost: 0.5, tokens: null, steps: null, activeMs: 600_000 });
   expect(policyOf("b")).toMatchObject({ mode: "edge", maxAttempts: 5, timeouts: { ...timeouts, toolMs: 5_000 } });

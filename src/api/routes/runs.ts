@@ -1,13 +1,15 @@
 // Runs: made on a thread or without one, watched, waited for, listed, cancelled.
 import { type Context, Hono } from "hono";
 import { EngineError, isEngineError } from "../../core/errors.js";
-import type { RunId, ThreadId } from "../../core/ids.js";
+import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
+import { PRIORITY, type Priority } from "../../core/run.js";
 import { touchThread } from "../../engine/adopt/on-touch.js";
 import { awaitBriefly } from "../../engine/await-briefly.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
 import { createRunOnce, type MadeRun, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
 import { rollBackRun } from "../../engine/commands/roll-back-runs.js";
+import { refuseUrgent } from "../../engine/refuse-urgent.js";
 import { graphShape, refuseUnknown } from "../../engine/refuse-unknown.js";
 import { runRecord } from "../../engine/run-record.js";
 import { runResult } from "../../engine/run-result.js";
@@ -21,6 +23,7 @@ import { pathId, readBody, readQuery } from "../request.js";
 import { runInput } from "../run-input.js";
 import { runShape } from "../run-shape.js";
 import {
+  ownSettingsOf,
   type RunCreate,
   runCancel,
   runCreate,
@@ -166,13 +169,22 @@ async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): 
   const { headers } = c.req.raw;
   const caller = engine.callerOf(headers);
   const policy = engine.policyOf(assistant.graphId);
-  const asked = runInput(body, { tenantId, threadId, assistant, policy, headers, caller, waits });
+  const priority = await wantedPriority(engine, tenantId, body);
+  const asked = runInput(body, { tenantId, threadId, assistant, policy, priority, headers, caller, waits });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, asked);
   const answers = (asked.request.command?.resume ?? null) !== null;
   const input = answers ? { ...asked, graph: await graphShape(engine, asked) } : asked;
   if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
   return { run: await engine.acceptRun(input).catch(asRefusal), again: false };
+}
+
+/** Null: the request says nothing. Throws `forbidden` when its tenant may not ask for as much. */
+async function wantedPriority(engine: Engine, tenantId: TenantId, body: RunCreate): Promise<Priority | null> {
+  const { priority } = ownSettingsOf(body);
+  if (priority === undefined) return null;
+  await refuseUrgent(engine.deps.db, tenantId, priority);
+  return PRIORITY[priority];
 }
 
 /** Stock clients expect 422 here, though it is a conflict. */

@@ -1,5 +1,6 @@
 // Request bodies and queries of the run routes. Every field a stock client knows has an effect here or is refused by name.
 import { z } from "zod";
+import { PRIORITY_NAMES } from "../../core/run.js";
 import { STREAM_MODES } from "../../engine/stream/plan.js";
 import { flag, integer, list, one } from "../request.js";
 import { absent, checkpoint, jsonObject, notServed, object, text, uuid } from "./parts.js";
@@ -7,7 +8,19 @@ import { absent, checkpoint, jsonObject, notServed, object, text, uuid } from ".
 /** Anything: what is content travels as it is. */
 const anything = z.unknown();
 
+/** What a request says to the engine and not to the graph, where stock clients let it pass. */
+const ownSettings = z.object({ priority: absent(z.enum(PRIORITY_NAMES)) }).strict();
+const OWN_KEY = "perdure";
+
+/** What `config.configurable.perdure` says, once the request was parsed. */
+export function ownSettingsOf({ config }: RunCreate): z.output<typeof ownSettings> {
+  return ownSettings.parse(config?.configurable?.[OWN_KEY] ?? {});
+}
+
 const configurable = object.superRefine((value, context) => {
+  const own = ownSettings.safeParse(value[OWN_KEY] ?? {});
+  for (const { path, message } of own.error?.issues ?? [])
+    context.addIssue({ code: "custom", path: [OWN_KEY, ...path], message });
   for (const key of Object.keys(value).filter((name) => name.startsWith("__"))) {
     context.addIssue({ code: "custom", path: [key], message: "keys that start with __ belong to the engine" });
   }

@@ -1,6 +1,7 @@
 // `perdure limits`: its commands, and how what they take is read.
 import type { Command } from "commander";
-import { wholeArgument } from "../arguments.js";
+import { PRIORITY_NAMES } from "../../core/run.js";
+import { choiceArgument, wholeArgument } from "../arguments.js";
 import { answering, type Flags, place } from "../command.js";
 import type { Open } from "../open.js";
 
@@ -11,6 +12,15 @@ export function addLimits(program: Command, open: Open): void {
   answering(limits, "ls", "list limits, and how many runs are executed now").action(async (flags: Flags) => {
     const { limitsLs } = await import("../limits.js");
     await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsLs(deps, print));
+  });
+  answering(
+    limits,
+    "priority <tenant> <priority>",
+    `the most urgent that runs of a tenant may be: ${PRIORITY_NAMES.join(", ")}`,
+  ).action(async (tenant: string, priority: string, flags: Flags) => {
+    const best = choiceArgument(priority, "<priority>", PRIORITY_NAMES);
+    const { limitsPriority } = await import("../limits.js");
+    await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsPriority(deps, tenant, best, print));
   });
   for (const of of ["tenant", "graph"] as const) {
     answering(limits, `${of} <id> <max>`, `limit a ${of}; "none" lifts its limit`).action(

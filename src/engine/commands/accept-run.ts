@@ -7,8 +7,8 @@ import { isTransientDbError } from "../../core/retry.js";
 import { acceptRuns, type PlainRun } from "../../runs/accept.js";
 import type { RunRow } from "../../runs/runs.js";
 import type { Slots } from "../slots.js";
-import { createRun, type CreateRunInput, priorityOf } from "./create-run.js";
-import { mergeRequest } from "./layers.js";
+import { createRun, type CreateRunInput } from "./create-run.js";
+import { goesOn, mergeRequest, priorityOf } from "./layers.js";
 import { mergeWindowOf } from "./merge-messages.js";
 import { encodeRequest } from "./request.js";
 
@@ -40,7 +40,8 @@ function plainRun(deps: Deps, input: CreateRunInput): PlainRun {
     newThread: threadId === null ? { ephemeral: input.onCompletion === "delete" } : null,
     assistantId,
     graphId,
-    priority: priorityOf(input.request),
+    priority: priorityOf(input),
+    resumes: goesOn(input.request),
     multitaskStrategy: input.multitaskStrategy,
     metadataBelow: assistant.metadata,
     metadata: { ...input.metadata, graph_id: graphId, assistant_id: assistantId },

@@ -2,7 +2,7 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { isInOrder, type MultitaskStrategy, PRIORITY, type Priority, supersedes } from "../../core/run.js";
+import { isInOrder, type MultitaskStrategy, type Priority, supersedes } from "../../core/run.js";
 import { pendingApprovals } from "../../approvals/approvals.js";
 import type { Caller } from "../../core/approval.js";
 import { appendEvent } from "../../runs/events.js";
@@ -15,7 +15,7 @@ import { endRuns } from "./end-runs.js";
 import { goneRuns, rollBackRuns } from "./roll-back-runs.js";
 import { decisionWord, encodeRequest, type RunRequest } from "./request.js";
 import { decideQuestions, withdrawQuestions } from "./questions.js";
-import { mergeRequest, metadataOf } from "./layers.js";
+import { goesOn, mergeRequest, metadataOf, priorityOf } from "./layers.js";
 import { joinWaitingRun, mergeWindowOf } from "./merge-messages.js";
 import { resolveResume } from "./resolve-resume.js";
 
@@ -36,6 +36,8 @@ export type CreateRunInput = Readonly<{
   ifNotExists: "reject" | "create";
   onCompletion: "delete" | "keep";
   afterSeconds: number | null;
+  /** Null: by what the run does. */
+  priority: Priority | null;
   /** For how long a message's run waits for more of them; 0: it doesn't. */
   mergeWindowMs: number;
   caller: Caller;
@@ -47,7 +49,7 @@ export type CreateRunInput = Readonly<{
 
 export type AcceptedInput = Pick<
   CreateRunInput,
-  "tenantId" | "assistant" | "metadata" | "multitaskStrategy" | "afterSeconds"
+  "tenantId" | "assistant" | "metadata" | "multitaskStrategy" | "afterSeconds" | "priority"
 >;
 
 /**
@@ -226,12 +228,6 @@ function refuseOvertaken(thread: LockedThread, ahead: readonly RunRow[]): void {
   );
 }
 
-/** What continues from the head and asks again what was asked there is resumed: answers, and no input at all. */
-export function priorityOf({ input, command, checkpoint }: RunRequest): Priority {
-  const goesOn = command === null ? input === null && checkpoint === null : (command.resume ?? null) !== null;
-  return goesOn ? PRIORITY.resumed : PRIORITY.interactive;
-}
-
 /** Writes an accepted run on its locked thread. */
 export async function insertAccepted(
   deps: Deps,
@@ -254,7 +250,8 @@ export async function insertAccepted(
     threadId: thread.threadId,
     assistantId: input.assistant.assistantId,
     graphId: input.assistant.graphId,
-    priority: priorityOf(parts.request),
+    priority: priorityOf({ ...parts, priority: input.priority }),
+    resumes: goesOn(parts.request),
     // A delayed run does not hold the thread: it joins the order when its time has come.
     head: parts.threadFree && !delayed && !afterAnswer,
     multitaskStrategy: input.multitaskStrategy,

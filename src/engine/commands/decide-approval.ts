@@ -49,6 +49,7 @@ export async function decideApproval(
     ifNotExists: "reject",
     onCompletion: "keep",
     afterSeconds: null,
+    priority: asking.priority,
     mergeWindowMs: 0,
     caller: decision.caller,
     graph: await decision.shapeOf(asking),

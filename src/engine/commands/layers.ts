@@ -1,4 +1,5 @@
 // What a run is asked and labelled with: the assistant's, the thread's and its own, the later over the earlier.
+import { PRIORITY, type Priority } from "../../core/run.js";
 import type { LockedThread } from "../../runs/thread-lock.js";
 import type { AcceptedInput } from "./create-run.js";
 import type { RunConfig, RunRequest } from "./request.js";
@@ -30,4 +31,17 @@ export function mergeRequest(
     },
     context: { ...(input.assistant.context as RunRequest["context"]), ...request.context },
   };
+}
+
+/** Whether a run continues from the head and asks again what was asked there: answers do, and no input at all. */
+export function goesOn({ input, command, checkpoint }: RunRequest): boolean {
+  return command === null ? input === null && checkpoint === null : (command.resume ?? null) !== null;
+}
+
+/** As was asked for, else by what the run does. */
+export function priorityOf({
+  priority,
+  request,
+}: Readonly<{ priority: Priority | null; request: RunRequest }>): Priority {
+  return priority ?? (goesOn(request) ? PRIORITY.resumed : PRIORITY.interactive);
 }

@@ -8,7 +8,7 @@ import { lockWaitingRun, mergeIntoRun } from "../../runs/merge.js";
 import type { RunRow } from "../../runs/runs.js";
 import type { LockedThread } from "../../runs/thread-lock.js";
 import type { CreateRunInput } from "./create-run.js";
-import { mergeRequest, metadataOf } from "./layers.js";
+import { mergeRequest, metadataOf, priorityOf } from "./layers.js";
 import { decodeRequest, encodeRequest, type RunRequest } from "./request.js";
 
 /** More are a run of their own: each that joins writes all of them again. */
@@ -36,7 +36,7 @@ export async function joinWaitingRun(
   const before = decodeRequest(JSON.parse(waiting.request.toString("utf8")));
   const merged = isSame ? withMessages(before, mergeRequest(input.request, input, thread)) : null;
   if (merged === null) return undefined;
-  const run = await mergeIntoRun(sql, { ...waiting, request: encodeRequest(merged) });
+  const run = await mergeIntoRun(sql, { ...waiting, request: encodeRequest(merged), priority: priorityOf(input) });
   if (run === undefined) return undefined;
   const payload = { messages: (messagesOf(input.request) ?? []).length, requests: run.merged + 1 };
   await appendEvent(sql, run, { type: "run.merged", attempt: 0, payload });

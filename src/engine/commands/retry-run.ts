@@ -39,7 +39,7 @@ export async function retryRun(deps: Deps, retry: Resolve & Readonly<{ once: Onc
     const begun = (await newestCheckpointOfRun(sql, run)) !== undefined;
     const input = { multitaskStrategy: "enqueue", afterSeconds: null, metadata: run.metadata } as const;
     return insertAccepted(deps, sql, {
-      input: { ...input, tenantId: retry.tenantId, assistant: failed.assistant },
+      input: { ...input, tenantId: retry.tenantId, assistant: failed.assistant, priority: failed.priority },
       thread,
       runId,
       request: begun ? goingOn(failed.request) : failed.request,

@@ -2,11 +2,18 @@
 import { type AssistantRow, getAssistant } from "../../assistants/queries.js";
 import type { Deps } from "../../core/deps.js";
 import type { RunId, TenantId } from "../../core/ids.js";
+import { PRIORITY, type Priority } from "../../core/run.js";
 import { getRun, type RunRow } from "../../runs/runs.js";
 import { loadRunContent } from "../run-content.js";
 import { decodeRequest, type RunRequest } from "./request.js";
 
-export type RunSettings = Readonly<{ run: RunRow; assistant: AssistantRow; request: RunRequest }>;
+export type RunSettings = Readonly<{
+  run: RunRow;
+  assistant: AssistantRow;
+  request: RunRequest;
+  /** No more urgent than it was; null: by what the run does. */
+  priority: Priority | null;
+}>;
 
 /** Undefined when the run or its assistant is gone. */
 export async function loadRunSettings(
@@ -18,7 +25,8 @@ export async function loadRunSettings(
   const assistant = run && (await getAssistant(deps.db, { tenantId, idOrGraphId: run.assistantId }));
   if (run === undefined || assistant === undefined) return undefined;
   const content = await loadRunContent(deps, tenantId, runId, { stream: false });
-  return { run, assistant, request: decodeRequest(content.request) };
+  const priority = run.priority > PRIORITY.resumed ? run.priority : null;
+  return { run, assistant, request: decodeRequest(content.request), priority };
 }
 
 /** The same, but the request has neither input nor command nor checkpoint. */

@@ -24,8 +24,9 @@ export async function wakeSleeper(deps: Deps, timer: TimerRow): Promise<boolean>
     // Whoever is ahead looks at the sleeping branch itself; answered or withdrawn questions mean that somebody was.
     if (ahead.length > 0 || !asked) return undefined;
     const { tenantId } = timer;
+    const { assistant, priority } = asking;
     return insertAccepted(deps, sql, {
-      input: { tenantId, assistant: asking.assistant, metadata: {}, multitaskStrategy: "enqueue", afterSeconds: null },
+      input: { tenantId, assistant, metadata: {}, multitaskStrategy: "enqueue", afterSeconds: null, priority },
       thread,
       runId: deps.ids.next(),
       request: asking.request,
