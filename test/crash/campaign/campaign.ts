@@ -6,7 +6,7 @@ import { type Chaos, startChaos } from "./chaos.js";
 import { judge, unfinished, type Verdict } from "./oracle.js";
 import { startPeople } from "./people.js";
 import { startService } from "./service.js";
-import { openSite } from "./site.js";
+import { openSite, type Site } from "./site.js";
 
 export type CampaignOptions = Readonly<{
   seed: number;
@@ -53,9 +53,7 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
     await chaos.stop();
     await people.stopAsking();
     const restedMs = performance.now();
-    await until("everything to come to rest", async () => (await unfinished(site.db)).length === 0, {
-      ...{ timeoutMs: REST_MS, everyMs: 250 },
-    }).catch((error: unknown) => progress(String(error)));
+    await comeToRest(site, progress);
     await people.leave();
     const restSeconds = (performance.now() - restedMs) / 1_000;
     return {
@@ -69,4 +67,19 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
     await site.close();
     await service.close();
   }
+}
+
+/** Until nothing is left to do, or time is over. */
+async function comeToRest(site: Site, progress: (line: string) => void): Promise<void> {
+  let toldMs = performance.now();
+  const isAtRest = async (): Promise<boolean> => {
+    const left = await unfinished(site.db);
+    if (performance.now() - toldMs > 10_000) {
+      toldMs = performance.now();
+      progress(`${left.length} left to do, like ${left.slice(0, 3).join("; ")}`);
+    }
+    return left.length === 0;
+  };
+  const options = { timeoutMs: REST_MS, everyMs: 250 };
+  await until("everything to come to rest", isAtRest, options).catch((error: unknown) => progress(String(error)));
 }
