@@ -2,7 +2,7 @@
 //
 // The hashes of moved bodies stand in arrays, one per pack. `(hash in (select …)) is true` looks each of them up in a hash table
 // of what is wanted, whatever the planner thinks of either's size: as a join it might compare all with all.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { PackAddress, PackedNode } from "./pack-types.js";
 
 type InPack = Readonly<{ staged: null; packId: string; block: number }>;
@@ -46,8 +46,9 @@ export async function findBodies(
   threadId: string,
   keys: readonly string[],
 ): Promise<FoundBody[]> {
+  if (keys.length === 0) return [];
   const params = [tenantId, threadId, keys.map(hashOf)];
-  const { rows } = await sql.query<Row<PackedNode>>(WITH_DATA, params, { prepared: true });
+  const { rows } = await sql.query<Row<PackedNode>>(WITH_DATA, params, PREPARED);
   return rows.map((row) => placeOf(row, ({ kind, data }) => ({ kind, data })));
 }
 
@@ -83,11 +84,13 @@ export type Pack = Readonly<{
 }>;
 
 export async function findPacks(sql: Sql, tenantId: string, packIds: readonly string[]): Promise<Pack[]> {
+  if (packIds.length === 0) return [];
   const { rows } = await sql.query<Omit<Pack, "address"> & PackAddress>(
     `select kind, bytes, body_kind as "bodyKind", pack_id as "packId", key, block_offsets as offsets, block_hashes as hashes
     from packs
     where tenant_id = $1 and pack_id = any ($2::uuid[])`,
     [tenantId, packIds],
+    PREPARED,
   );
   return rows.map(({ kind, bytes, bodyKind, ...address }) => ({ kind, bytes, bodyKind, address }));
 }

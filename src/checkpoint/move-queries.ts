@@ -1,6 +1,6 @@
 // What the mover reads of this folder's tables, and how it changes them once the pack is in the object store.
 // A row that changed since it was read (its xmin tells) stays for the next move: what was uploaded doesn't hold it.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import { type BodyInBlock, setBodies } from "./moved-bodies.js";
 import type { PackAddress } from "./pack-types.js";
@@ -25,6 +25,7 @@ export async function stagedNodes(sql: Sql, key: ThreadKey, maxBytes: number): P
     where bytes_before < $3
     order by created_at, hash`,
     [key.tenantId, key.threadId, maxBytes],
+    PREPARED,
   );
   return rows;
 }
@@ -40,6 +41,7 @@ export async function heldBodies(sql: Sql, key: ThreadKey, hashes: readonly Buff
     from bodies b
     where b.tenant_id = $1 and b.thread_id = $2 and (b.hash in (select unnest($3::bytea[]))) is true`,
     [key.tenantId, key.threadId, hashes],
+    PREPARED,
   );
   return new Set(rows.map(({ hash }) => hash.toString("base64url")));
 }
@@ -77,6 +79,7 @@ export async function unmovedCheckpoints(
     order by c.seq
     limit $4`,
     [key.tenantId, key.threadId, page.afterSeq, page.limit, page.keepNewest],
+    PREPARED,
   );
   return rows.map(({ packId, key: packKey, offsets, hashes, block, ...rest }) => ({
     ...rest,
@@ -98,6 +101,7 @@ export async function valuesAt(
     where v.tenant_id = $1 and v.thread_id = $2 and v.data is not null
       and (v.ns, v.channel, v.version) in (select * from unnest($3::text[], $4::text[], $5::text[]))`,
     [key.tenantId, key.threadId, at.map((v) => v.ns), at.map((v) => v.channel), at.map((v) => v.version)],
+    PREPARED,
   );
   return rows;
 }
@@ -113,6 +117,7 @@ export async function writesOf(
   key: ThreadKey,
   checkpoints: readonly CheckpointKey[],
 ): Promise<StoredWrite[]> {
+  if (checkpoints.length === 0) return [];
   const { rows } = await sql.query<StoredWrite>(
     `select w.ns, w.checkpoint_id as "checkpointId", w.task_id as "taskId", w.idx, w.task_path as "taskPath",
       w.channel, w.data, w.xmin::text as "rowVersion"
@@ -121,6 +126,7 @@ export async function writesOf(
       and (w.ns, w.checkpoint_id) in (select * from unnest($3::text[], $4::uuid[]))
     order by w.task_path, w.task_id, w.idx`,
     [key.tenantId, key.threadId, checkpoints.map((c) => c.ns), checkpoints.map((c) => c.checkpointId)],
+    PREPARED,
   );
   return rows;
 }
@@ -150,6 +156,7 @@ export async function checkpointsWithLateWrites(
     order by c.seq
     limit $3`,
     [key.tenantId, key.threadId, page.limit, page.keepNewest],
+    PREPARED,
   );
   return rows.map(({ packId, key: packKey, offsets, hashes, block, ...rest }) => ({
     ...rest,
@@ -201,6 +208,7 @@ export async function placeCheckpoints(
       placed.map((c) => c.block),
       keepNewest,
     ],
+    PREPARED,
   );
   return rows;
 }
@@ -226,6 +234,7 @@ export async function deleteRecordedWrites(
       writes.map((w) => w.idx),
       writes.map((w) => w.rowVersion),
     ],
+    PREPARED,
   );
 }
 
@@ -240,6 +249,7 @@ export async function deleteStrayWrites(sql: Sql, key: ThreadKey): Promise<numbe
         where c.tenant_id = $1 and c.thread_id = $2 and c.ns = w.ns and c.checkpoint_id = w.checkpoint_id
       )`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rowCount;
 }
@@ -257,6 +267,7 @@ export async function deleteUnnamedValues(sql: Sql, key: ThreadKey): Promise<num
     where v.tenant_id = $1 and v.thread_id = $2
       and not exists (select 1 from named n where n.ns = v.ns and n.channel = v.channel and n.version = v.version)`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rowCount;
 }
@@ -268,16 +279,30 @@ export async function placeNodes(
   packId: string,
   placed: readonly BodyInBlock[],
 ): Promise<void> {
+  if (placed.length === 0) return;
   const { rows } = await sql.query<{ hash: Buffer }>(
     `select b.hash
     from bodies b
     where b.tenant_id = $1 and b.thread_id = $2 and (b.hash in (select unnest($3::bytea[]))) is true`,
     [key.tenantId, key.threadId, placed.map(({ hash }) => hash)],
+    PREPARED,
   );
   const before = new Set(rows.map(({ hash }) => hash.toString("base64url")));
   const fresh = new Map(placed.map((body) => [body.hash.toString("base64url"), body]));
   for (const name of before) fresh.delete(name);
   await setBodies(sql, key, packId, [...fresh.values()]);
+}
+
+/** Whether something of the thread's states is still in Postgres only. */
+export async function hasUnmoved(sql: Sql, key: ThreadKey): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    `select exists (select 1 from staged_bodies s where s.tenant_id = $1 and s.thread_id = $2)
+      or exists (select 1 from checkpoint_writes w where w.tenant_id = $1 and w.thread_id = $2)
+      or exists (select 1 from checkpoints c where c.tenant_id = $1 and c.thread_id = $2 and c.head is not null) as found`,
+    [key.tenantId, key.threadId],
+    PREPARED,
+  );
+  return rows[0]?.found ?? false;
 }
 
 /** Deletes staged bodies that are in the object store as well; returns how many. */
@@ -287,6 +312,7 @@ export async function deletePlacedNodes(sql: Sql, key: ThreadKey): Promise<numbe
     where s.tenant_id = $1 and s.thread_id = $2
       and (s.hash in (select b.hash from bodies b where b.tenant_id = $1 and b.thread_id = $2)) is true`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rowCount;
 }

@@ -1,5 +1,5 @@
 // Which bodies packs hold: the arrays in their rows. Only under the thread's lock, so that each body is in one pack.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { ThreadKey } from "./move-queries.js";
 
 export type BodyInBlock = Readonly<{ hash: Buffer; block: number }>;
@@ -11,12 +11,11 @@ export async function setBodies(
   packId: string,
   bodies: readonly BodyInBlock[],
 ): Promise<void> {
-  await sql.query("update packs set bodies = $3, body_blocks = $4 where tenant_id = $1 and pack_id = $2", [
-    tenantId,
-    packId,
-    bodies.map(({ hash }) => hash),
-    bodies.map(({ block }) => block),
-  ]);
+  await sql.query(
+    "update packs set bodies = $3, body_blocks = $4 where tenant_id = $1 and pack_id = $2",
+    [tenantId, packId, bodies.map(({ hash }) => hash), bodies.map(({ block }) => block)],
+    PREPARED,
+  );
 }
 
 /** Takes these bodies out of the packs they are in, or of these packs only; returns those that it found. */

@@ -1,6 +1,6 @@
 // The life of a pack's row: pending before the upload, stored by the transaction that points to it, doomed when it is
 // too late for that. Only what is pending can become stored, so that nothing ever points to a deleted object.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 
 /** How long an upload may take until the transaction that points to it. */
@@ -33,6 +33,7 @@ export async function insertPendingPack(sql: Sql, pack: NewPack): Promise<void> 
       pack.hashes,
       pack.entries,
     ],
+    PREPARED,
   );
 }
 
@@ -43,6 +44,7 @@ export async function markPackStored(sql: Sql, pack: PackKey): Promise<boolean> 
   const { rowCount } = await sql.query(
     `update packs set status = 'stored' where tenant_id = $1 and pack_id = $2 and status = 'pending'`,
     [pack.tenantId, pack.packId],
+    PREPARED,
   );
   return rowCount === 1;
 }

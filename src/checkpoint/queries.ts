@@ -1,6 +1,6 @@
 // Reads of checkpoints and what they need, one statement each. What was moved comes back as where it is.
 import { UPLOAD_MS } from "./packs.js";
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { PackAddress, PackedNode } from "./pack-types.js";
 
@@ -208,9 +208,6 @@ with recursive only_channels(channels) as (
     and c.checkpoint_id in (select checkpoint_id from chain where depth < $6 and not seeded @> $5::text[])
 ${WITH_CONTENT}`;
 
-/** Only where one plan is good for all values: not with conditions that a null parameter takes away. */
-const PREPARED = { prepared: true };
-
 /** The newest checkpoint of a namespace, by the order in which they were committed. */
 export async function readNewest(sql: Sql, tenantId: string, threadId: string, ns: string): Promise<Snapshot> {
   return snapshotOf(await sql.query<AnyRow>(NEWEST, [tenantId, threadId, ns], PREPARED));
@@ -245,7 +242,7 @@ export async function readByIds(
   wanted: readonly Readonly<{ threadId: string; checkpointId: string }>[],
 ): Promise<Snapshot> {
   const params = [tenantId, wanted.map((key) => key.threadId), wanted.map((key) => key.checkpointId)];
-  return snapshotOf(await sql.query<AnyRow>(BY_IDS, params, { prepared: true }));
+  return snapshotOf(await sql.query<AnyRow>(BY_IDS, params, PREPARED));
 }
 
 /** A page of checkpoints, newest first. */

@@ -1,5 +1,5 @@
 // Where a run's checkpoints of the root graph begin and end: what the run added lies between them.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 
 export type RunSpan = Readonly<{
@@ -41,6 +41,7 @@ export async function runSpan(
       and base.checkpoint_id = first.parent_id
     left join packs p on p.tenant_id = $1 and p.pack_id = newest.pack_id`,
     [run.tenantId, run.threadId, run.runId, moved],
+    PREPARED,
   );
   if (rows[0] === undefined) return undefined;
   const { checkpointId, seq, packKey, baseId, baseSeq, baseRunId, baseMoved } = rows[0];

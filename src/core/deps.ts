@@ -19,6 +19,10 @@ export type QueryOptions = Readonly<{
   prepared?: boolean;
 }>;
 
+/** For what is asked at every run or move: planning such a text takes the server longer than doing it (measured).
+ * Only where one plan is good for all values: not with conditions that a null parameter takes away. */
+export const PREPARED: QueryOptions = { prepared: true };
+
 /** The database: single statements on any connection, or several in one transaction. */
 export type Db = Sql &
   Readonly<{

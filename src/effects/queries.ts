@@ -1,6 +1,6 @@
 // The ledger of effects (table `effects`): reads, and what the mover and a local effect's transaction write. All else that is
 // written goes through the group commit (commit-sql.ts).
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { EffectMove, EffectRow, EffectStatus, FoundEffect } from "./effect.js";
 
@@ -113,6 +113,7 @@ export async function runsWithResults(sql: Sql, key: ThreadKey): Promise<RunId[]
     from effects
     where tenant_id = $1 and thread_id = $2 and result is not null`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rows.map(({ runId }) => runId);
 }
@@ -127,6 +128,7 @@ export async function resultsOfRun(
   const { rows } = await sql.query<EffectResult>(
     `select key, result from effects where tenant_id = $1 and run_id = $2 and result is not null order by key`,
     [run.tenantId, run.runId],
+    PREPARED,
   );
   return rows;
 }

@@ -1,7 +1,7 @@
 // The group commit: saver operations of all runs of a process go through one combiner. While a commit is on its way the
 // next batch collects, then goes as one statement. Fenced per run: one that lost its lease fails alone.
 import type { Lease } from "../core/clock.js";
-import type { Deps } from "../core/deps.js";
+import { PREPARED, type Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { settleCallsCte, settleCallsParam, type SettledCall } from "../budgets/model-calls.js";
@@ -178,7 +178,7 @@ async function send(deps: Deps, owner: string, batch: readonly Batch[]): Promise
   ];
   for (let tries = 1; ; tries += 1) {
     try {
-      const { rows } = await deps.db.query<Sent & { runId: string }>(statement, params, { prepared: true });
+      const { rows } = await deps.db.query<Sent & { runId: string }>(statement, params, PREPARED);
       return new Map(rows.map((row) => [row.runId, row]));
     } catch (error) {
       const refused = !isTransientDbError(error);

@@ -37,6 +37,8 @@ export type GatheredPack = Readonly<{
   effects: GatheringRuns["effects"];
   /** Bodies that the pack's records name and that must still be there when it is placed. */
   relied: readonly Buffer[];
+  /** There was nothing else to move. */
+  complete: boolean;
 }>;
 
 export type GatherOptions = Readonly<{
@@ -78,11 +80,12 @@ export async function gatherPack(
   };
   await gatherNodes(into);
   await gatherCheckpoints(into);
-  await gatherLateWrites(into);
-  await gatherRuns(into);
+  const lateOnes = await gatherLateWrites(into);
+  const finished = await gatherRuns(into);
+  const complete = into.bytesLeft > 0 && lateOnes === "all" && finished === "all";
   const { nodes, checkpoints, writes, runs, effects, relied } = into;
   if (nodes.length + checkpoints.length + runs.length === 0) return undefined;
-  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs, effects, relied };
+  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs, effects, relied, complete };
 }
 
 async function gatherNodes(into: Gathering): Promise<void> {
@@ -144,8 +147,8 @@ async function valuesOf(into: Gathering, page: readonly UnmovedCheckpoint[]): Pr
 }
 
 /** Writes that came after their checkpoint was moved: its record is written again, with them. */
-async function gatherLateWrites(into: Gathering): Promise<void> {
-  if (into.bytesLeft <= 0) return;
+async function gatherLateWrites(into: Gathering): Promise<"all" | "some"> {
+  if (into.bytesLeft <= 0) return "some";
   const { packs, keepNewest } = into.options;
   const late = await checkpointsWithLateWrites(into.deps.db, into.key, { limit: PAGE, keepNewest });
   const writes = groupWrites(await writesOf(into.deps.db, into.key, late));
@@ -157,6 +160,7 @@ async function gatherLateWrites(into: Gathering): Promise<void> {
     const merged = mergeWrites(record.writes.map(recordedWrite), added.map(writeText)).map(toTuple);
     await addCheckpoint(into, checkpoint, JSON.stringify(record.head), { ...record, writes: merged }, added);
   }
+  return late.length < PAGE ? "all" : "some";
 }
 
 async function recordOf(packs: PackReader, { pack, block }: RecordPlace, recordKey: string): Promise<CheckpointRecord> {

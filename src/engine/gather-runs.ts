@@ -32,15 +32,18 @@ export type GatheringRuns = {
   readable<T>(read: () => Promise<T>): Promise<T | undefined>;
 };
 
-export async function gatherRuns(into: GatheringRuns): Promise<void> {
-  if (into.bytesLeft <= 0) return;
+export async function gatherRuns(into: GatheringRuns): Promise<"all" | "some"> {
+  if (into.bytesLeft <= 0) return "some";
   const keeper = createJsonKeeper();
   const withResults = await runsWithResults(into.deps.db, into.key);
-  for (const run of await movableRuns(into.deps.db, { ...into.key, withResults }, PAGE)) {
-    if (into.bytesLeft <= 0) return;
-    const placed = await into.readable(() => writeRun(into, keeper, run));
+  const runs = await movableRuns(into.deps.db, { ...into.key, withResults }, PAGE);
+  for (const run of runs) {
+    if (into.bytesLeft <= 0) return "some";
+    const hasResults = withResults.includes(run.runId);
+    const placed = await into.readable(() => writeRun(into, keeper, { ...run, hasResults }));
     if (placed) into.runs.push({ runId: run.runId, status: run.status, attempt: run.attempt, ...placed });
   }
+  return runs.length < PAGE ? "all" : "some";
 }
 
 type Keeper = ReturnType<typeof createJsonKeeper>;
@@ -49,13 +52,13 @@ type Keeper = ReturnType<typeof createJsonKeeper>;
 async function writeRun(
   into: GatheringRuns,
   keeper: Keeper,
-  run: MovableRun,
+  run: MovableRun & Readonly<{ hasResults: boolean }>,
 ): Promise<Readonly<{ lastId: number; block: number }>> {
   const { deps, key, options, writer } = into;
   const keep = (json: string | null) => (json === null ? null : keeper.keep(json));
   let request = keep(run.request?.toString("utf8") ?? null);
   let error = keep(run.error?.toString("utf8") ?? null);
-  const results = await resultsOfRun(deps.db, { tenantId: key.tenantId, runId: run.runId });
+  const results = run.hasResults ? await resultsOfRun(deps.db, { tenantId: key.tenantId, runId: run.runId }) : [];
   let effects = results.map((each) => resultText(each.key, keeper.keep(each.result.toString("utf8"))));
   let block: number | undefined;
   let lastId = -1;

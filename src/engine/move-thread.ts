@@ -10,6 +10,7 @@ import {
   deleteRecordedWrites,
   deleteStrayWrites,
   deleteUnnamedValues,
+  hasUnmoved,
   heldBodies,
   placeCheckpoints,
   placeNodes,
@@ -50,27 +51,23 @@ const CACHE_BYTES = 16 * 1024 * 1024;
  */
 export async function moveThread(deps: Deps, key: ThreadKey, options: MoveOptions = {}): Promise<Moved> {
   const packs = createPackReader(deps.bodies, { cacheBytes: CACHE_BYTES });
-  let sum: Moved = { packs: 0, checkpoints: 0, bodies: 0, runs: 0, more: false };
-  while (sum.packs < (options.maxPacks ?? MAX_PACKS)) {
+  const sum = { packs: 0, checkpoints: 0, bodies: 0, runs: 0 };
+  let more = true;
+  while (more && sum.packs < (options.maxPacks ?? MAX_PACKS)) {
     const moved = await moveOnePack(deps, key, packs, options);
-    if (moved === undefined) {
-      await writeManifests(deps, key, packs, options.hooks);
-      return sum;
-    }
-    const { checkpoints, bodies, runs } = moved;
-    sum = {
-      packs: sum.packs + 1,
-      checkpoints: sum.checkpoints + checkpoints,
-      bodies: sum.bodies + bodies,
-      runs: sum.runs + runs,
-      more: false,
-    };
+    more = moved !== undefined && !moved.all;
+    if (moved === undefined) break;
+    sum.packs += 1;
+    sum.checkpoints += moved.checkpoints;
+    sum.bodies += moved.bodies;
+    sum.runs += moved.runs;
   }
   await writeManifests(deps, key, packs, options.hooks);
-  return { ...sum, more: true };
+  return { ...sum, more };
 }
 
-type Placed = Readonly<{ checkpoints: number; bodies: number; runs: number }>;
+/** `all`: nothing is left to move. */
+type Placed = Readonly<{ checkpoints: number; bodies: number; runs: number; all: boolean }>;
 
 /** Undefined when nothing was moved: there is nothing, or nothing that could be. */
 async function moveOnePack(
@@ -111,7 +108,7 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
       const writes = gathered.writes.filter((w) => recorded.has(checkpointRecordKey(w.ns, w.checkpointId)));
       await askForManifests(sql, key, checkpoints);
       await deleteRecordedWrites(sql, key, writes);
-      if (checkpoints.length > 0) await deleteUnnamedValues(sql, key);
+      if (checkpoints.length > 0 || (gathered.complete && !keepNewest)) await deleteUnnamedValues(sql, key);
       await placeNodes(sql, key, packId, gathered.nodes);
       if (!(await areHeld(sql, key, gathered.relied))) throw new Unplaced();
       const bodies = await deletePlacedNodes(sql, key);
@@ -122,7 +119,9 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
         gathered.effects.filter(({ runId }) => runs.has(runId)),
       );
       if (checkpoints.length + bodies + runs.size === 0) throw new Unplaced();
-      return { checkpoints: checkpoints.length, bodies, runs: runs.size };
+      if (gathered.complete && unfinished.length === 0) await deleteStrayWrites(sql, key);
+      const all = gathered.complete && runs.size === gathered.runs.length && !(await hasUnmoved(sql, key));
+      return { checkpoints: checkpoints.length, bodies, runs: runs.size, all };
     });
   } catch (error) {
     if (error instanceof Unplaced) return undefined;

@@ -1,7 +1,7 @@
 // Accepting runs on threads where nothing waits, many in one statement, and claiming for the worker of the same process in
 // the same round trip. What it leaves out (a thread that is busy, asks something, is locked or isn't there) takes the longer
 // way of `createRun`, which looks first.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { MultitaskStrategy, Priority } from "../core/run.js";
 import { type Claim, claimArguments, type ClaimedRun, claimedRun, type ClaimRow } from "./claim.js";
@@ -60,7 +60,7 @@ export async function acceptRuns(sql: Sql, runs: readonly PlainRun[], claim: Cla
       of((run) => run.resumes),
       ...claimArguments(claim),
     ],
-    { prepared: true },
+    PREPARED,
   );
   const accepted = new Map(rows.flatMap((row) => (row.runId === null ? [] : [[row.runId, row]])));
   return {

@@ -1,5 +1,5 @@
 // Taking runs and keeping them: the claim, the heartbeat, and what becomes of a run whose worker died.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
 
@@ -83,7 +83,7 @@ export function claimArguments(claim: Claim): unknown[] {
 /** Claims runs; a transaction of its own, in one round trip. */
 export async function claimRuns(sql: Sql, claim: Claim): Promise<ClaimedRun[]> {
   const text = "select * from claim_runs($1, $2, $3, $4, $5)";
-  const { rows } = await sql.query<ClaimRow>(text, claimArguments(claim), { prepared: true });
+  const { rows } = await sql.query<ClaimRow>(text, claimArguments(claim), PREPARED);
   return rows.map(claimedRun);
 }
 

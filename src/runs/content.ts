@@ -1,5 +1,5 @@
 // The content of runs (`runs.request`, `runs.error`, and the rows of `stream_chunks`) as the mover and its readers see it.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { RunStatus } from "../core/run.js";
 import type { ThreadKey } from "./thread-lock.js";
@@ -36,6 +36,7 @@ export async function movableRuns(
     order by r.seq
     limit $3`,
     [key.tenantId, key.threadId, limit, key.withResults],
+    PREPARED,
   );
   return rows.map(({ packId, block, ...run }) => ({ ...run, moved: placeOf(packId, block) }));
 }
@@ -47,6 +48,7 @@ export async function isThreadRunning(sql: Sql, key: ThreadKey): Promise<boolean
       select 1 from runs where tenant_id = $1 and thread_id = $2 and status = 'running'
     ) as found`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rows[0]?.found ?? false;
 }
@@ -65,6 +67,7 @@ export async function streamRowsAfter(
     order by first_id
     limit $4`,
     [page.tenantId, page.runId, page.afterId, page.limit],
+    PREPARED,
   );
   return rows;
 }
@@ -115,6 +118,7 @@ export async function placeRuns(
       placed.map((r) => r.lastId),
       placed.map((r) => r.block),
     ],
+    PREPARED,
   );
   return rows.map(({ runId }) => runId);
 }

@@ -1,5 +1,5 @@
 // Which list of its messages a run has in the object store (columns `manifest_…` of `runs`), and which runs need a new one.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { PackId, RunId } from "../core/ids.js";
 import type { ThreadKey } from "./thread-lock.js";
 
@@ -17,6 +17,7 @@ export async function askForManifests(
     from (select run_id, max(seq) as seq from unnest($3::uuid[], $4::bigint[]) u(run_id, seq) group by run_id) m
     where r.tenant_id = $1 and r.thread_id = $2 and r.run_id = m.run_id`,
     [key.tenantId, key.threadId, own.map(({ runId }) => runId), own.map(({ seq }) => seq)],
+    PREPARED,
   );
 }
 
@@ -60,6 +61,7 @@ export async function dueManifests(sql: Sql, key: ThreadKey): Promise<RunId[]> {
       and manifest_due_seq is not null and manifest_due_seq is distinct from manifest_seq
     order by seq`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rows.map(({ runId }) => runId);
 }
@@ -77,6 +79,7 @@ export async function manifestOfRun(
     from runs
     where tenant_id = $1 and thread_id = $2 and run_id = $3`,
     [run.tenantId, run.threadId, run.runId],
+    PREPARED,
   );
   return rows[0];
 }
@@ -105,6 +108,7 @@ export async function placeManifest(
       select 1 from runs o where o.tenant_id = $1 and o.thread_id = $2 and o.manifest_previous_id = before.pack_id
     ) then before.pack_id end as replaced`,
     [key.tenantId, key.threadId, manifest.runId, manifest.packId, manifest.previousId, manifest.seq],
+    PREPARED,
   );
   return rows[0] ?? false;
 }

@@ -1,6 +1,6 @@
 // Rows of the table `runs` as people and commands read them, and the statements that change them.
 // Lock order everywhere: threads row, then runs by run_id, then their children.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { MultitaskStrategy, Priority, RunStatus, ThreadStatus } from "../core/run.js";
 
@@ -89,7 +89,7 @@ export async function getRuns(
     from runs
     where (tenant_id, run_id) in (select * from unnest($1::text[], $2::uuid[])) and kind = 'run'`,
     [keys.map((key) => key.tenantId), keys.map((key) => key.runId)],
-    { prepared: true },
+    PREPARED,
   );
   const found = new Map(rows.map((row) => [`${row.tenantId} ${row.runId}`, row]));
   return keys.map((key) => found.get(`${key.tenantId} ${key.runId}`));

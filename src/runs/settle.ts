@@ -1,5 +1,5 @@
 // How an attempt ends, as statements on `runs`. Each proves the lease in its `where`; the caller looks at what came back.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { Question } from "../core/approval.js";
 import type { Lease } from "../core/clock.js";
 import { formatLines, type StreamLine } from "./stream-chunks.js";
@@ -68,7 +68,7 @@ export async function settleRuns(
       of(({ finalChunks }) => (finalChunks.length === 0 ? null : formatLines(finalChunks))),
       of(({ questions }) => JSON.stringify(questions.map(questionJson))),
     ],
-    { prepared: true },
+    PREPARED,
   );
   const byRun = new Map(rows.map((row) => [row.runId, row]));
   return of(({ lease }) => byRun.get(lease.runId) ?? { how: "lost", freed: false });

@@ -1,7 +1,7 @@
 // What runs stream to clients (table `stream_chunks`): one row holds a batch of events as JSON lines, in id order.
 // Appends are fenced by the lease and don't wait for the disk; who appends makes up for what a crash of Postgres loses.
 import type { Lease } from "../core/clock.js";
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { RunStatus } from "../core/run.js";
 
@@ -77,7 +77,7 @@ export async function appendStreamChunks(sql: Sql, appends: readonly Append[]): 
       rows.map(({ lease }) => lease.attempt),
       ...columnsOf(rows.map(({ batch }) => batch)),
     ],
-    { prepared: true },
+    PREPARED,
   );
   return result.rows.map(({ owned, previousKept }) => ({ owned, previousKept }));
 }

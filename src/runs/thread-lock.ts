@@ -1,5 +1,5 @@
 // Taking a thread and changing its status: what every command that touches a thread's runs does first and last.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
 import { refuseReuse } from "./tombstones.js";
@@ -21,6 +21,7 @@ export async function lockThread(sql: Sql, key: ThreadKey): Promise<LockedThread
     where tenant_id = $1 and thread_id = $2
     for no key update`,
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rows[0];
 }

@@ -1,5 +1,5 @@
 // Which threads were deleted (table `tombstones`), so that nothing that is still on its way brings one back.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import type { ThreadKey } from "./thread-lock.js";
 
@@ -15,6 +15,7 @@ export async function isTombstoned(sql: Sql, key: ThreadKey): Promise<boolean> {
   const { rows } = await sql.query<{ found: boolean }>(
     "select exists (select 1 from tombstones where tenant_id = $1 and thread_id = $2) as found",
     [key.tenantId, key.threadId],
+    PREPARED,
   );
   return rows[0]?.found ?? false;
 }

@@ -1,7 +1,7 @@
 // Claims of timers whose work doesn't fit into one transaction: due_at is pushed ahead, so that another process takes the
 // timer when this one dies. The pushed due_at is the claim: whoever sets the timer again meanwhile takes it away, and the
 // work that is being done doesn't count for what was asked later.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { TenantId, TimerId } from "../core/ids.js";
 import type { TimerKind } from "./timers.js";
 
@@ -35,6 +35,7 @@ export async function claimTimers(
     returning t.tenant_id as "tenantId", t.timer_id as "timerId", t.ref_id as "refId", t.attempts,
       extract(epoch from t.due_at)::text as claim`,
     [wanted.kind, wanted.limit, wanted.forMs],
+    PREPARED,
   );
   return rows;
 }
@@ -46,6 +47,7 @@ export async function endClaim(sql: Sql, timer: TimerClaim): Promise<boolean> {
     set status = 'fired', last_error = null, updated_at = clock_timestamp()
     where tenant_id = $1 and timer_id = $2 and status = 'due' and extract(epoch from due_at)::text = $3`,
     [timer.tenantId, timer.timerId, timer.claim],
+    PREPARED,
   );
   return rowCount === 1;
 }

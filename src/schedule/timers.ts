@@ -1,5 +1,5 @@
 // The scheduler table: what must happen at a time is one row. Due rows are claimed and turned into their effect in one transaction.
-import type { Sql } from "../core/deps.js";
+import { PREPARED, type Sql } from "../core/deps.js";
 import type { TenantId, TimerId } from "../core/ids.js";
 
 /**
@@ -58,6 +58,7 @@ export async function setTimer(
       "at" in timer.when ? timer.when.at : null,
       "at" in timer.when ? null : timer.when.afterMs,
     ],
+    PREPARED,
   );
 }
 

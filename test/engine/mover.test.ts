@@ -143,7 +143,9 @@ describe("moving a thread", () => {
       expect((await recordOf(deps, key, id))?.values).toEqual([[0, `"${n} ${"y".repeat(500)}"`]]);
     }
     expect((await loadRunContent(deps, key.tenantId, run)).stream).toHaveLength(1_000);
-    expect(await moveThread(deps, (await smallThread(db, "cut")).key, { maxPacks: 1 })).toMatchObject({ more: true });
+    expect(await moveThread(deps, (await smallThread(db, "cut")).key, { maxPacks: 1, packBytes: 1 })).toMatchObject({
+      more: true,
+    });
   });
 });
 
