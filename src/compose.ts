@@ -30,7 +30,7 @@ import { createAcceptor } from "./engine/commands/accept-run.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createSettler } from "./engine/commands/settle-run.js";
 import { createCombiner } from "./engine/commit.js";
-import { refuseWaitingEdgeGraphs } from "./engine/edge.js";
+import { refuseUnfitEdgeGraphs } from "./engine/edge.js";
 import type { Engine } from "./engine/engine.js";
 import { type CrashHook, dyingAt, dyingWhenClaimed } from "./engine/executor/crash-points.js";
 import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
@@ -199,7 +199,7 @@ export function composeEngine(
 
 /** What each process does once the database is there. */
 export async function prepareEngine(engine: ComposedEngine): Promise<void> {
-  await refuseWaitingEdgeGraphs(engine.graphs, engine.policyOf);
+  await refuseUnfitEdgeGraphs(engine.graphs, engine.policyOf);
   await probeBodies(engine.deps);
   await engine.clockOffset.refresh();
   await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });

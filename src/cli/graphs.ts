@@ -1,6 +1,6 @@
 // `perdure graphs`: loads the graphs and lists them. `perdure dev` asks this before it lets an edited graph run.
 import type { PolicyOf } from "../core/policy.js";
-import { refuseWaitingEdgeGraphs } from "../engine/edge.js";
+import { refuseUnfitEdgeGraphs } from "../engine/edge.js";
 import type { Graphs } from "../engine/graphs.js";
 import { type Output, table } from "./output.js";
 import { json } from "./wire.js";
@@ -11,7 +11,7 @@ export async function graphsLs(
   policyOf: PolicyOf,
   print: Output & Readonly<{ json: boolean }>,
 ): Promise<void> {
-  await refuseWaitingEdgeGraphs(graphs, policyOf);
+  await refuseUnfitEdgeGraphs(graphs, policyOf);
   const rows = graphs.ids.map((id) => ({
     id,
     mode: policyOf(id).mode,

@@ -10,8 +10,8 @@ import { questionsFirst } from "./questions.js";
 import { runEffect } from "./run-effect.js";
 import { taskCalls, whileRunning } from "./task-calls.js";
 
-/** A tool whose calls are not for others to write down: it does that itself. */
-export const DURABLE_TOOL = Symbol.for("perdure.durable_tool");
+/** What a tool has that does its own books: its effect. Its calls are not for others to write down. */
+export const DURABLE_TOOL: unique symbol = Symbol.for("perdure.durable_tool") as never;
 
 type Called = CalledTool & Readonly<{ args: unknown; tool: object | undefined }>;
 

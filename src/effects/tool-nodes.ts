@@ -1,9 +1,10 @@
 // LangGraph's and langchain's own tool nodes, in graphs as their authors wrote them: each call that they make is written down. They
 // are found in compiled graphs by what they can do, since a project has its own copy of the libraries.
+import type { EffectKind } from "./effect.js";
 import type { CallConfig } from "./identity.js";
-import { journaledCall } from "./journaled-call.js";
+import { DURABLE_TOOL, journaledCall } from "./journaled-call.js";
 
-type Tool = Readonly<{ name: string }>;
+type Tool = Readonly<{ name: string; [DURABLE_TOOL]?: EffectKind }>;
 type Call = Readonly<{ name: string; id?: string; args: unknown }>;
 type RunTool = (call: Call, config: CallConfig | undefined, ...rest: readonly unknown[]) => Promise<unknown>;
 type ToolNode = { readonly tools: readonly Tool[]; runTool: RunTool; readonly [JOURNALED]?: true };
@@ -13,6 +14,15 @@ const JOURNALED = Symbol.for("perdure.journaled_tool_node");
 /** Lets every tool node of the graph, and of graphs in it, write down its calls. A node that can't be changed is left as it is. */
 export function journalToolNodes(graph: object): void {
   for (const node of toolNodesOf(graph)) if (node[JOURNALED] !== true && Object.isExtensible(node)) journal(node);
+}
+
+/** The declared tools of its nodes that do something outside. */
+export function effectToolsOf(graph: object): readonly Readonly<{ name: string; effect: EffectKind }>[] {
+  const tools = runnablesOf(graph).flatMap((each) => (each as { tools?: unknown }).tools ?? []) as (Tool | null)[];
+  return tools.flatMap((tool) => {
+    const { name = "", [DURABLE_TOOL]: effect = "none" as const } = tool ?? {};
+    return effect === "none" ? [] : [{ name, effect }];
+  });
 }
 
 function journal(node: ToolNode): void {
@@ -28,10 +38,14 @@ function journal(node: ToolNode): void {
 }
 
 function toolNodesOf(graph: object): ToolNode[] {
+  return runnablesOf(graph).filter(isToolNode);
+}
+
+function runnablesOf(graph: object): object[] {
   const found = new Set<object>([graph]);
   // A set that grows is gone through to its end.
   for (const each of found) for (const inner of insideOf(each)) found.add(inner);
-  return [...found].filter(isToolNode);
+  return [...found];
 }
 
 function isToolNode(value: object): value is ToolNode {

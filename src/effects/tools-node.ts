@@ -22,12 +22,14 @@ type OneCall = Readonly<{ messages: BaseMessage[]; lg_tool_call: ToolCall }>;
  *   .addEdge(START, "model").addConditionalEdges("model", toolsCondition).addEdge("tools", "model").compile();
  */
 export function toolsNode(tools: readonly StructuredToolInterface[]) {
-  return new StateGraph(MessagesAnnotation)
+  const graph = new StateGraph(MessagesAnnotation)
     .addNode("call", (state: unknown, config: RunnableConfig) => callTool(tools, state as OneCall, config))
     .addConditionalEdges(START, ({ messages }) =>
       openCalls(messages).map((call) => new Send("call", { messages, lg_tool_call: call })),
     )
     .compile({ name: "tools" });
+  // As LangGraph's ToolNode says them.
+  return Object.assign(graph, { tools });
 }
 
 /** The calls of the last answer that have no result yet. */

@@ -3,6 +3,7 @@
 import { EngineError } from "../core/errors.js";
 import type { PolicyOf } from "../core/policy.js";
 import type { Outcome } from "../core/run.js";
+import { effectToolsOf } from "../effects/tool-nodes.js";
 import type { Graphs, RunnableGraph } from "./graphs.js";
 
 /** Tries of an edge run, whatever its graph's policy says. */
@@ -11,33 +12,35 @@ export const EDGE_ATTEMPTS = 2;
 /** What langchain's middleware calls the nodes in which it asks people. */
 const ASKING_NODE = /^HumanInTheLoopMiddleware\b/;
 
-/** Throws `graph_invalid` naming every edge graph that would wait for a person. A factory's graphs are looked at when they run. */
-export async function refuseWaitingEdgeGraphs(graphs: Graphs, policyOf: PolicyOf): Promise<void> {
+/** Throws `graph_invalid` naming every edge graph that would wait for a person or has effects. A factory's graphs are looked at when they run. */
+export async function refuseUnfitEdgeGraphs(graphs: Graphs, policyOf: PolicyOf): Promise<void> {
   const problems: string[] = [];
   for (const id of graphs.ids) {
     if (policyOf(id).mode !== "edge") continue;
     const graph = await graphs.get(id).catch(() => null);
-    const why = graph === null ? null : waitsBecause(graph);
-    if (why !== null) problems.push(edgeCantWait(id, why));
+    const why = graph === null ? null : unfitBecause(graph);
+    if (why !== null) problems.push(unfit(id, why));
   }
   if (problems.length > 0) throw new EngineError("graph_invalid", problems.join("\n"), { details: { problems } });
 }
 
-/** Throws `graph_invalid` for the graph of an edge run that would wait for a person. */
-export function refuseWaiting(graphId: string, graph: RunnableGraph): void {
-  const why = waitsBecause(graph);
-  if (why !== null) throw new EngineError("graph_invalid", edgeCantWait(graphId, why));
+/** Throws `graph_invalid` for the graph of an edge run that would wait for a person or has effects. */
+export function refuseUnfit(graphId: string, graph: RunnableGraph): void {
+  const why = unfitBecause(graph);
+  if (why !== null) throw new EngineError("graph_invalid", unfit(graphId, why));
 }
 
-function waitsBecause(graph: RunnableGraph): string | null {
+function unfitBecause(graph: RunnableGraph): string | null {
   const { interruptBefore = [], interruptAfter = [] } = graph;
-  if (interruptBefore.length > 0 || interruptAfter.length > 0) return "it is compiled with breakpoints";
+  if (interruptBefore.length > 0 || interruptAfter.length > 0) return "can't wait: it is compiled with breakpoints";
+  const [tool] = effectToolsOf(graph);
+  if (tool !== undefined) return `can't have effects: its tool "${tool.name}" has ${tool.effect} ones`;
   const asking = Object.keys(graph.nodes).find((node) => ASKING_NODE.test(node));
-  return asking === undefined ? null : `its node ${asking} asks a person`;
+  return asking === undefined ? null : `can't wait: its node ${asking} asks a person`;
 }
 
-function edgeCantWait(graphId: string, why: string): string {
-  return `graph "${graphId}" has mode "edge" and can't wait: ${why}; give it mode "durable"`;
+function unfit(graphId: string, why: string): string {
+  return `graph "${graphId}" has mode "edge" and ${why}; give it mode "durable"`;
 }
 
 /** How an edge run ends that stopped in the middle, to wait for a person or an instant: as an error, since it can't be resumed. */
@@ -45,7 +48,7 @@ export function edgeOutcome(graphId: string, outcome: Outcome): Outcome {
   if (outcome.kind !== "interrupted" && outcome.kind !== "sleeping") return outcome;
   const { checkpointId } = outcome;
   const why = outcome.kind === "sleeping" ? "it sleeps" : "it calls interrupt()";
-  const message = edgeCantWait(graphId, why);
+  const message = unfit(graphId, `can't wait: ${why}`);
   return {
     kind: "error",
     checkpointId,

@@ -1,10 +1,15 @@
 // Graphs of mode "edge": nothing is stored while they run, they can't wait, and they are tried twice at most.
-import { Annotation, interrupt, START, StateGraph } from "@langchain/langgraph";
+import { tool } from "@langchain/core/tools";
+import { Annotation, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { expect, test } from "vitest";
+import { z } from "zod";
 import { noteKilled } from "../../src/runs/failures.js";
 import { claimRuns } from "../../src/runs/claim.js";
+import { durableTool, step, toolsNode } from "../../src/tools.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { gateGraph, stepsGraph } from "../helpers/scripted-graphs.js";
+import { GO, runToEnd, toolAgent, toolTexts } from "../helpers/tool-agent.js";
 import { until } from "../helpers/wait.js";
 
 const EDGE = { graph: { mode: "edge" } } as const;
@@ -58,6 +63,42 @@ test("an edge graph that is compiled to wait is refused when it is loaded", asyn
     .compile({ interruptBefore: ["ask"] });
   const start = withEngine({ graphs: { graph: waits }, policies: EDGE }, () => Promise.resolve());
   await expect(start).rejects.toThrow('graph "graph" has mode "edge" and can\'t wait: it is compiled with breakpoints');
+});
+
+test("an edge graph whose tools have effects is refused when it is loaded, and one that hides them when it calls them", async () => {
+  const options = { name: "pay", description: "pays", schema: z.object({ n: z.number() }) };
+  const paid: number[] = [];
+  const toolOf = (effect: "none" | "local" | "remote") =>
+    durableTool<{ n: number }>(async ({ n }) => `${effect} ${paid.push(n)}`, { ...options, effect });
+  for (const node of [new ToolNode([toolOf("remote")]), toolsNode([toolOf("local")])]) {
+    const start = withEngine({ graphs: { graph: toolAgent(node, []) }, policies: EDGE }, () => Promise.resolve());
+    await expect(start).rejects.toThrow(
+      /graph "graph" has mode "edge" and can't have effects: its tool "pay" has (remote|local) ones/,
+    );
+  }
+  const hiding = new StateGraph(MessagesAnnotation)
+    .addNode("pay", async () => void (await toolOf("remote").invoke({ n: 1 })))
+    .addEdge(START, "pay")
+    .compile();
+  const look = new ToolNode([
+    toolOf("none"),
+    tool(async () => step("read", () => "read"), { ...options, name: "look" }),
+  ]);
+  const reading = toolAgent(look, [
+    { name: "pay", args: { n: 1 } },
+    { name: "look", args: { n: 2 } },
+  ]);
+  const graphs = { hiding, reading };
+  const policies = { hiding: { mode: "edge" }, reading: { mode: "edge" } } as const;
+  await withEngine({ graphs, policies }, async (t) => {
+    const hidden = await runToEnd(t, { input: GO }, { graphId: "hiding" });
+    const { rows } = await t.deps.db.query("select error_code from runs where run_id = $1", [hidden.runId]);
+    expect([rows, paid]).toEqual([[{ error_code: "effect_refused" }], []]);
+    const read = await runToEnd(t, { input: GO }, { graphId: "reading" });
+    expect(read.status).toBe("success");
+    expect(await toolTexts(t, read.threadId)).toEqual(["none 1", "read"]);
+    expect(await count(t, "effects")).toBe(0);
+  });
 });
 
 test("an edge run whose worker dies starts once again, from its input; after the second time a person decides", async () => {

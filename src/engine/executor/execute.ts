@@ -19,7 +19,7 @@ import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Handover } from "../handover.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
-import { edgeLost, edgeOutcome, refuseWaiting } from "../edge.js";
+import { edgeLost, edgeOutcome, refuseUnfit } from "../edge.js";
 import { refuseMisfit } from "../fit.js";
 import { leaseLost } from "../lease-lost.js";
 import { openQuestions } from "../open-questions.js";
@@ -247,7 +247,7 @@ async function bindGraph(
   const graph = shared.withConfig({});
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;
-  if (options.policyOf(run.graphId).mode === "edge") refuseWaiting(run.graphId, graph);
+  if (options.policyOf(run.graphId).mode === "edge") refuseUnfit(run.graphId, graph);
   if (options.store !== undefined) graph.store = options.store;
   return graph;
 }
