@@ -2,6 +2,7 @@
 import { Command, CommanderError } from "commander";
 import { addApprovals } from "./commands/approvals.js";
 import { addBudgets } from "./commands/budgets.js";
+import { addEffects } from "./commands/effects.js";
 import { addLimits } from "./commands/limits.js";
 import { addPrune } from "./commands/prune.js";
 import { addRuns } from "./commands/runs.js";
@@ -40,6 +41,7 @@ export async function runProgram(
   addTimers(program, open);
   addApprovals(program, open);
   addBudgets(program, open);
+  addEffects(program, open);
   try {
     await program.parseAsync([...args], { from: "user" });
     return exitCode;

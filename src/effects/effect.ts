@@ -7,7 +7,8 @@ export type EffectKind = "none" | "local" | "remote";
 export type LedgerKind = EffectKind | "undeclared";
 /** What happens with a cut-off call of a tool that doesn't say: a person is asked, or it is made again. */
 export type UndeclaredTools = "ask" | "retry";
-export type EffectStatus = "asked" | "started" | "succeeded" | "failed" | "unknown";
+export const EFFECT_STATUSES = ["asked", "started", "succeeded", "failed", "unknown"] as const;
+export type EffectStatus = (typeof EFFECT_STATUSES)[number];
 /** What happens with a call of which nobody knows whether it was done. */
 export type OnUnknown = "ask" | "lookup" | "retry" | "fail";
 

@@ -3,12 +3,17 @@
 import { pendingApprovals } from "../approvals/approvals.js";
 import { runSpan, type RunSpan } from "../checkpoint/run-span.js";
 import { isBodyLost, isEngineError } from "../core/errors.js";
+import type { Sql } from "../core/deps.js";
+import { seedOf } from "../core/seed.js";
 import { isFinished, type RunError } from "../core/run.js";
+import { listEffects } from "../effects/queries.js";
 import { manifestOfRun } from "../runs/manifests.js";
 import type { RunRow } from "../runs/runs.js";
 import { getThread } from "../runs/threads.js";
 import { attentionOf } from "./attention.js";
+import { decodeRequest, type RunRequest } from "./commands/request.js";
 import { type SaidUsage, spendingOf } from "./budgets.js";
+import { type EffectRecord, effectRecord } from "./effect-record.js";
 import type { Engine } from "./engine.js";
 import { manifestKey } from "./manifest.js";
 import { type Json, renderJson } from "./render.js";
@@ -16,22 +21,27 @@ import { loadRunContent } from "./run-content.js";
 import { getStateAt, readSaver } from "./state.js";
 import { fieldsOf } from "./stream/shapes.js";
 
+const MOST_EFFECTS = 100;
+
 type Fields = Readonly<Record<string, unknown>>;
 type State = Readonly<{ values: Fields; next: readonly string[] }>;
 
 /** Under the wire's names. `…_uri` are places in the object store, null until what they name was moved there. */
 export async function runRecord(engine: Engine, run: RunRow) {
   const { db } = engine.deps;
-  const [span, manifest, asked] = await Promise.all([
+  const [span, manifest, asked, effects] = await Promise.all([
     runSpan(db, run, { moved: false }),
     manifestUri(engine, run),
     pendingApprovals(db, run),
+    effectsOf(db, run),
   ]);
   const state = await stateOf(engine, run, span);
   const messages = messagesOf(state.values);
   const said = await saidUsage(engine, run, span, messages);
   const spending = await spendingOf(db, run, engine.policyOf(run.graphId).budget, said);
   const attention = attentionOf(run);
+  const { request, failure } = await contentOf(engine, run);
+  const facts = { code: run.errorCode, type: run.errorType };
   const approval = asked.find(({ runId }) => runId === run.runId);
   return {
     run_id: run.runId,
@@ -55,16 +65,23 @@ export async function runRecord(engine: Engine, run: RunRow) {
         }
       : null,
     needs_attention: attention && { ...attention, last_step: state.next[0] ?? null },
+    effects,
     cost_so_far: spending.cost,
     token_so_far: spending.tokens,
     budget: spending.budget,
-    seed: null,
+    seed: seedOf(run.runId, request?.config.configurable),
     result_uri: resultUri(engine, run, span),
     trace_id: null,
-    error: await errorOf(engine, run),
+    error: run.errorCode === null ? null : { ...facts, message: failure?.message ?? run.errorPreview },
     created_at: run.createdAt,
     updated_at: run.updatedAt,
   };
+}
+
+/** The newest calls of its tools, also those that are being made; `/v1/effects` has all of them. */
+async function effectsOf(db: Sql, { tenantId, runId }: RunRow): Promise<EffectRecord[]> {
+  const all = { threadId: null, status: null, limit: MOST_EFFECTS, offset: 0 };
+  return (await listEffects(db, { tenantId, runId, ...all })).map(effectRecord);
 }
 
 async function manifestUri({ deps }: Engine, run: RunRow): Promise<string | null> {
@@ -167,17 +184,16 @@ async function idsBefore(engine: Engine, run: RunRow, span: RunSpan | undefined)
   return messagesOf(tuple?.checkpoint.channel_values ?? {}).map((message) => message["id"]);
 }
 
-async function errorOf(engine: Engine, run: RunRow) {
-  if (run.errorCode === null) return null;
-  const facts = { code: run.errorCode, type: run.errorType };
+type Content = Readonly<{ request: RunRequest | null; failure: RunError | null }>;
+
+/** What it was asked and what it failed with; nulls where that isn't kept any more. */
+async function contentOf({ deps, bodyReader }: Engine, run: RunRow): Promise<Content> {
   try {
-    const { error } = await loadRunContent(engine.deps, run.tenantId, run.runId, {
-      stream: false,
-      bodyReader: engine.bodyReader,
-    });
-    return { ...facts, message: (error as RunError | null)?.message ?? run.errorPreview };
+    const content = await loadRunContent(deps, run.tenantId, run.runId, { stream: false, bodyReader });
+    const request = content.request === null ? null : decodeRequest(content.request);
+    return { request, failure: content.error as RunError | null };
   } catch (error) {
     if (!isBodyLost(error) && !isEngineError(error, "expired")) throw error;
-    return { ...facts, message: run.errorPreview };
+    return { request: null, failure: null };
   }
 }

@@ -53,6 +53,18 @@ describe("commands on an installation", () => {
       expect(await asJson("runs", "events", run.run_id)).toContainEqual(
         expect.objectContaining({ type: "checkpoint.stored", attempt: 1 }),
       );
+      await db.db.query(
+        `insert into effects (tenant_id, key, thread_id, run_id, attempt, call_id, tool, args_hash, kind, policy, status, attempts, task)
+        select 'default', repeat(state, 64), $1, $2, 1, gen_random_uuid(), 'pay', sha256(''), 'remote', 'ask', status, 1, ''
+        from (values ('a', 'unknown'), ('b', 'succeeded')) given(state, status)`,
+        [thread_id, run.run_id],
+      );
+      const effects = ["effects", "ls", "--run", run.run_id, "--thread", thread_id];
+      expect(await asJson(...effects, "--state", "unknown")).toMatchObject([
+        { key: "a".repeat(64), status: "unknown" },
+      ]);
+      expect((await cli(...effects)).stdout).toMatch(/^UPDATED +TOOL +STATUS[^]*pay +unknown +remote +ask +1/);
+      expect((await cli("effects", "ls", "--state", "unknwon")).code).toBe(2);
       expect(await asJson("timers", "ls")).toContainEqual(
         expect.objectContaining({ kind: "run.release", ref_id: later.run_id }),
       );

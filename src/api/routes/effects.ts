@@ -2,8 +2,9 @@
 import { Hono } from "hono";
 import { z } from "zod";
 import type { RunId, ThreadId } from "../../core/ids.js";
-import type { EffectRow } from "../../effects/effect.js";
+import { EFFECT_STATUSES } from "../../effects/effect.js";
 import { listEffects } from "../../effects/queries.js";
+import { effectRecord } from "../../engine/effect-record.js";
 import type { Engine } from "../../engine/engine.js";
 import type { ApiEnv } from "../env.js";
 import { json } from "../reply.js";
@@ -13,7 +14,7 @@ import { uuid } from "../schemas/parts.js";
 const effectList = z.object({
   thread_id: one.pipe(uuid.optional()),
   run_id: one.pipe(uuid.optional()),
-  status: one.pipe(z.enum(["asked", "started", "succeeded", "failed", "unknown"]).optional()),
+  status: one.pipe(z.enum(EFFECT_STATUSES).optional()),
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 });
@@ -32,29 +33,8 @@ export function effectRoutes(engine: Engine): Hono<ApiEnv> {
       limit,
       offset,
     });
-    return json(c, effects.map(toWire));
+    return json(c, effects.map(effectRecord));
   });
 
   return routes;
-}
-
-function toWire(effect: EffectRow) {
-  return {
-    key: effect.key,
-    thread_id: effect.threadId,
-    run_id: effect.runId,
-    attempt: effect.attempt,
-    tool: effect.tool,
-    args_hash: effect.argsHash,
-    kind: effect.kind,
-    policy: effect.policy,
-    status: effect.status,
-    calls: effect.attempts,
-    epoch: effect.epoch,
-    error_code: effect.errorCode,
-    resolution: effect.resolution,
-    compensated_at: effect.compensatedAt,
-    created_at: effect.createdAt,
-    updated_at: effect.updatedAt,
-  };
 }

@@ -1,9 +1,10 @@
-// The log of a run: page by page, or as it grows.
+// A run by its id alone: its record, and its log, page by page or as it grows.
 import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { EngineError } from "../../core/errors.js";
 import type { RunId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
+import { runRecord } from "../../engine/run-record.js";
 import { LOG_START, logLine, positionAfter, readLog } from "../../engine/run-log.js";
 import { getRun, type RunRow } from "../../runs/runs.js";
 import type { ApiEnv } from "../env.js";
@@ -15,6 +16,8 @@ const logQuery = z.object({ after: one, limit: integer({ min: 1, max: 1_000, fal
 
 export function runLogRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
+
+  routes.get("/v1/runs/:run_id", async (c) => json(c, await runRecord(engine, await findRun(engine, c))));
 
   routes.get("/v1/runs/:run_id/events", async (c) => {
     const { after, limit } = readQuery(c, logQuery);

@@ -1,6 +1,7 @@
 // What a graph is run with: the request's settings, the ids of what it runs for, and what LangGraph and our helpers need.
 import type { Lease } from "../../core/clock.js";
 import type { RunPolicy } from "../../core/policy.js";
+import { seedOf } from "../../core/seed.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import type { RunRequest } from "../commands/request.js";
 import { CLOCK_OFFSET } from "../sleep.js";
@@ -25,6 +26,7 @@ export function graphConfig({ run, lease, request, metadata, mode, model, clockO
     durability: mode === "edge" ? ("exit" as const) : ("sync" as const),
     configurable: {
       ...config.configurable,
+      seed: seedOf(lease.runId, config.configurable),
       ...(model === null ? {} : { model }),
       ...ids,
       // Internal to LangGraph: refuses an answer to a question that isn't open instead of giving it to the next one.
