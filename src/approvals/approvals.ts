@@ -16,6 +16,8 @@ export type ApprovalRow = Readonly<{
   actions: number;
   policy: ApprovalPolicy;
   deadlineAt: Date | null;
+  /** Its deadline is over, though nobody has closed it yet. */
+  overdue: boolean;
   remindedAt: Date | null;
   escalatedAt: Date | null;
   status: "pending" | "decided" | "withdrawn";
@@ -30,7 +32,8 @@ export type ApprovalRow = Readonly<{
 const COLUMNS = `
   a.tenant_id as "tenantId", a.approval_id as "approvalId", a.thread_id as "threadId", a.run_id as "runId",
   a.checkpoint_id as "checkpointId", a.interrupt_id as "interruptId", a.node, a.form, a.actions, a.policy,
-  a.deadline_at as "deadlineAt", a.reminded_at as "remindedAt", a.escalated_at as "escalatedAt", a.status,
+  a.deadline_at as "deadlineAt",
+  a.status = 'pending' and a.deadline_at is not null and a.deadline_at <= clock_timestamp() as overdue, a.reminded_at as "remindedAt", a.escalated_at as "escalatedAt", a.status,
   a.asked_at as "askedAt", a.decided_at as "decidedAt", a.decided_by as "decidedBy", a.decided_run_id as "decidedRunId",
   a.decision, a.withdrawn_reason as "withdrawnReason"`;
 
@@ -119,6 +122,21 @@ export async function lastDecision(
     [key.tenantId, key.threadId, key.withinMs],
   );
   return rows.map(fromStored)[0];
+}
+
+/** How these questions of a thread were closed: the last of each. */
+export async function closedQuestions(
+  sql: Sql,
+  key: ThreadKey & Readonly<{ interruptIds: readonly string[] }>,
+): Promise<ApprovalRow[]> {
+  const { rows } = await sql.query<Stored>(
+    `select distinct on (a.interrupt_id) ${COLUMNS}
+    from approvals a
+    where a.tenant_id = $1 and a.thread_id = $2 and a.interrupt_id = any($3::text[]) and a.status <> 'pending'
+    order by a.interrupt_id, a.decided_at desc`,
+    [key.tenantId, key.threadId, key.interruptIds],
+  );
+  return rows.map(fromStored);
 }
 
 /** Claims the pending rows of these interrupts; first wins. Returns the rows it claimed. */

@@ -149,6 +149,23 @@ test("at its deadline a question is rejected once, whoever is up; a later answer
   });
 });
 
+test("after its deadline nobody's answer counts any more, also while no scheduler is up to close the question", async () => {
+  await withQuestion({ deadline: "1h" }, async (t) => {
+    const past = "clock_timestamp() - interval '1 s'";
+    await t.db.db.query(`update approvals set deadline_at = ${past}`);
+    const [open] = await approvals(t);
+    const late = await decide(t, true);
+    expect(late.status).toBe(409);
+    expect(await late.json()).toMatchObject({ code: "not_pending", details: { deadline_at: open?.deadline_at } });
+    const command = { resume: { [open!.interrupt_id]: true } };
+    const { status } = await t.app.request(`/threads/${t.threadId}/runs`, post({ assistant_id: "pay", command }));
+    expect(status).toBe(409);
+    await makeDue(t, "approval.deadline");
+    expect(await ended(t)).toEqual(["not paid: Nobody answered in time."]);
+    expect(t.paid).toEqual([]);
+  });
+});
+
 test("a deadline may end the question instead, or go to a node", async () => {
   await withQuestion({ deadline: "1h", onDeadline: "end" }, async (t) => {
     await makeDue(t, "approval.deadline");

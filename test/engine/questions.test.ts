@@ -115,6 +115,42 @@ test("of two questions side by side the answer to one leaves the other open unde
   });
 });
 
+test("an id that was cut short or mistyped, or anything beside the ids, answers nothing", async () => {
+  await withEngine({ graphs: { graph: gateGraph() } }, async (t) => {
+    const threadId = await asked(t);
+    const [question] = await pending(t, threadId);
+    const id = question!.interrupt_id;
+    const wrong = [id.slice(0, 31), id.slice(0, 8), `${id}0`, id.toUpperCase()].map((key) => ({ [key]: "yes" }));
+    for (const answer of [...wrong, { [id]: "yes", note: "hurry" }]) {
+      const response = await resume(t, threadId, answer);
+      expect(response.status, JSON.stringify(answer)).toBe(409);
+      expect(await response.text()).toContain(`pending: ${id}`);
+    }
+    expect(await pending(t, threadId)).toHaveLength(1);
+    const { rows } = await t.db.db.query("select 1 from runs where kind = 'run'");
+    expect(rows).toHaveLength(1);
+    // What only looks a little like it is an answer.
+    expect((await resume(t, threadId, { "10420001": "yes" })).status).toBe(200);
+  });
+});
+
+test("whoever answers a closed question is told what became of that one", async () => {
+  await withEngine({ graphs: { graph: twoGates([]) } }, async (t) => {
+    const threadId = await asked(t);
+    const [left, right] = await pending(t, threadId);
+    await resume(t, threadId, { [left!.interrupt_id]: "yes" });
+    await resume(t, threadId, { [right!.interrupt_id]: "no" });
+    const again = await (await resume(t, threadId, { [left!.interrupt_id]: "no" })).text();
+    expect(again).toContain(`Interrupt ${left!.interrupt_id} was decided (yes) by api at 2`);
+    expect(again).not.toContain(right!.interrupt_id);
+    const other = await asked(t);
+    const [open] = await pending(t, other);
+    await t.client.runs.wait(other, "graph", { input: { log: ["something else"] } });
+    const late = await (await resume(t, other, { [open!.interrupt_id]: "yes" })).text();
+    expect(late).toMatch(new RegExp(`Interrupt ${open!.interrupt_id} was withdrawn at .*superseded`));
+  });
+});
+
 test("both of two questions can be answered at once, by two people or in one request", async () => {
   const acted: string[] = [];
   await withEngine({ graphs: { graph: twoGates(acted) } }, async (t) => {

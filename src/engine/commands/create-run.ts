@@ -158,7 +158,10 @@ async function answerOf(
       `Thread ${thread.threadId} is of graph "${String(asking)}"; graph "${input.assistant.graphId}" can't take an answer to it`,
     );
   }
-  const { answers, asked } = await resolveResume(sql, { ...thread, resume, checkpoint: input.request.checkpoint });
+  const { answers, asked } = await resolveResume(sql, {
+    ...{ ...thread, resume, checkpoint: input.request.checkpoint },
+    isEngine: input.caller.isEngine === true,
+  });
   refuseStrangers(asked, input.caller);
   if (input.graph !== null) {
     const nodes = asked.flatMap(({ node }) => node ?? []);

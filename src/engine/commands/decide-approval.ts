@@ -6,6 +6,7 @@ import type { ApprovalId, TenantId } from "../../core/ids.js";
 import { getApproval, type ApprovalRow } from "../../approvals/approvals.js";
 import { createRunOnce, type MadeRun, type Once, runMadeBefore } from "./make-once.js";
 import type { CreateRunInput } from "./create-run.js";
+import { howClosed } from "./questions.js";
 import { type RunSettings, settingsOfRun } from "./settings-of-run.js";
 
 export type ShapeOf = (asking: RunSettings) => Promise<CreateRunInput["graph"]>;
@@ -59,18 +60,13 @@ export async function decideApproval(
 }
 
 function alreadyClosed(approval: ApprovalRow): EngineError {
-  const at = approval.decidedAt?.toISOString() ?? "";
-  const how =
-    approval.status === "decided"
-      ? `was decided${approval.decision === null ? "" : ` (${approval.decision})`} by ${approval.decidedBy} at ${at}, run ${approval.decidedRunId}`
-      : `was withdrawn at ${at}: ${approval.withdrawnReason}`;
-  return new EngineError("not_pending", `Approval ${approval.approvalId} ${how}`, {
+  return new EngineError("not_pending", `Approval ${approval.approvalId} ${howClosed(approval)}`, {
     details: {
       approval_id: approval.approvalId,
       status: approval.status,
       decision: approval.decision,
       decided_by: approval.decidedBy,
-      decided_at: at,
+      decided_at: approval.decidedAt?.toISOString(),
       run_id: approval.decidedRunId,
     },
   });

@@ -99,3 +99,11 @@ export async function statusLeft(sql: Sql, thread: ThreadKey): Promise<"busy" | 
   if (await hasUnfinishedRuns(sql, thread)) return "busy";
   return (await pendingApprovals(sql, thread)).length > 0 ? "interrupted" : "idle";
 }
+
+/** Who closed a question, when and how, for messages. */
+export function howClosed(row: ApprovalRow): string {
+  const at = row.decidedAt?.toISOString() ?? "";
+  if (row.status === "withdrawn") return `was withdrawn at ${at}: ${row.withdrawnReason}`;
+  const decision = row.decision === null ? "" : ` (${row.decision})`;
+  return `was decided${decision} by ${row.decidedBy} at ${at}, run ${row.decidedRunId}`;
+}
