@@ -65,6 +65,25 @@ export async function takeTurn(sql: Sql, turn: BreakerKey & Readonly<{ runId: Ru
   return rowCount === 1 ? null : breakerWaitMs(sql, turn);
 }
 
+/** The run has its turn no more, if it was its. Returns another one that waits for the provider and may have it. */
+export async function passTurn(sql: Sql, turn: BreakerKey & Readonly<{ runId: RunId }>): Promise<RunId | undefined> {
+  const { rows } = await sql.query<{ runId: RunId }>(
+    `with passed as (
+      update breakers
+      set trial_run_id = null, trial_until = null
+      where tenant_id = $1 and provider = $2 and trial_run_id = $3
+      returning 1
+    )
+    select run_id as "runId"
+    from runs
+    where tenant_id = $1 and provider = $2 and waits_for = 'provider' and run_id <> $3 and exists (select 1 from passed)
+    order by seq
+    limit 1`,
+    [turn.tenantId, turn.provider, turn.runId],
+  );
+  return rows[0]?.runId;
+}
+
 /** For how many ms nobody else should call the provider; null while its breaker is closed. */
 export async function breakerWaitMs(sql: Sql, key: BreakerKey): Promise<number | null> {
   const { rows } = await sql.query<{ ms: number }>(

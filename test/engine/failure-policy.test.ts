@@ -1,4 +1,5 @@
 // Failures that may pass are tried again, three times by default; those that won't end the run; at the cap a person decides.
+import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
 import type { RunRow } from "../../src/runs/runs.js";
 import { getRun } from "../../src/runs/runs.js";
@@ -273,6 +274,75 @@ test("a run that waits for a provider can be cancelled, and is not asked to try 
       await pass(t);
       expect(await read(t, run_id)).toMatchObject({ status: "interrupted", availableAt: null });
       expect(provider.asked()).toBe(1);
+    });
+  });
+});
+
+/** Calls what its input names; a provider that is away is one that a port refuses. */
+function twoProviders(away: Set<string>, calls: string[], instead: () => Promise<void> = () => Promise.resolve()) {
+  const State = Annotation.Root({ calls: Annotation<string>(), log: Annotation<string[]>() });
+  return new StateGraph(State)
+    .addNode("call", async ({ calls: name }) => {
+      calls.push(name);
+      await instead();
+      if (away.has(name)) throw failing({ code: "ECONNREFUSED", address: name, port: 443 });
+      return { log: [name] };
+    })
+    .addEdge(START, "call")
+    .addEdge("call", END)
+    .compile();
+}
+
+test("of two providers of one graph that are away, the one that comes back is not held up by the other", async () => {
+  const away = new Set(["one.test", "two.test"]);
+  await withEngine({ graphs: { graph: twoProviders(away, []) } }, async (t) => {
+    const start = async (calls: string) => {
+      const { thread_id } = await t.client.threads.create();
+      return t.client.runs.create(thread_id, "graph", { input: { calls } });
+    };
+    // What the process knows of the graph is that it failed without "two", after it had failed without "one".
+    const runs = [await start("one.test"), await start("one.test"), await start("two.test")];
+    for (const { run_id } of runs) await waits(t, run_id);
+    const [two, ...ones] = runs.map(({ run_id }) => run_id).reverse();
+    const open = "case when provider like 'two%' then interval '1 h' else '-1 s' end";
+    await t.db.db.query(`update breakers set open_until = clock_timestamp() + ${open}`);
+    away.delete("one.test");
+    await t.db.db.query("update timers set due_at = clock_timestamp() where kind = 'run.release'");
+    for (const run_id of ones) {
+      await until("those that call what is back", async () => {
+        await t.fireTimers();
+        return (await read(t, run_id)).status === "success";
+      });
+    }
+    expect(await read(t, two!)).toMatchObject({ status: "pending", provider: "two.test:443", attempt: 1 });
+  });
+});
+
+test("when the run that tries a provider ends without having tried, another one tries at once", async () => {
+  const away = new Set(["one.test"]);
+  const entered: string[] = [];
+  let hangs = false;
+  const instead = () => (hangs ? new Promise<void>(() => undefined) : Promise.resolve());
+  await withEngine({ graphs: { graph: twoProviders(away, entered, instead) } }, async (t) => {
+    const runs: { thread_id: string; run_id: string }[] = [];
+    for (let i = 0; i < 4; i += 1) {
+      const { thread_id } = await t.client.threads.create();
+      runs.push(await t.client.runs.create(thread_id, "graph", { input: { calls: "one.test" } }));
+    }
+    for (const { run_id } of runs) await waits(t, run_id);
+    const before = entered.length;
+    hangs = true;
+    await pass(t);
+    await until("a trial", () => entered.length === before + 1);
+    const { rows } = await t.db.db.query<{ trial_run_id: string }>("select trial_run_id from breakers");
+    const trial = runs.find(({ run_id }) => run_id === rows[0]?.trial_run_id);
+    [hangs] = [false];
+    away.clear();
+    await t.client.runs.cancel(trial!.thread_id, trial!.run_id);
+    await until("the others", async () => {
+      await t.fireTimers();
+      const { rows } = await t.db.db.query("select 1 from runs where status = 'success'");
+      return rows.length === 3;
     });
   });
 });

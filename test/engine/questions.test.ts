@@ -116,7 +116,7 @@ test("of two questions side by side the answer to one leaves the other open unde
 });
 
 test("an id that was cut short or mistyped, or anything beside the ids, answers nothing", async () => {
-  await withEngine({ graphs: { graph: gateGraph() } }, async (t) => {
+  await withEngine({ graphs: { graph: gateGraph([]) } }, async (t) => {
     const threadId = await asked(t);
     const [question] = await pending(t, threadId);
     const id = question!.interrupt_id;

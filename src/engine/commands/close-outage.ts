@@ -1,6 +1,8 @@
-// A provider works again: the breaker is closed, and those that wait for it go on, not all in the same moment.
+// A provider works again: the breaker is closed, and those that wait for it go on, not all in the same moment. Or whoever was to
+// find out has ended without having done so: then another one tries.
 import type { Deps } from "../../core/deps.js";
-import { type BreakerKey, closeBreaker, runsWaitingFor } from "../../runs/breakers.js";
+import type { RunId } from "../../core/ids.js";
+import { type BreakerKey, closeBreaker, passTurn, runsWaitingFor } from "../../runs/breakers.js";
 import { bringForward } from "../../schedule/timers.js";
 
 /** So many a second go on, as long as that takes no longer than MAX_SPREAD_MS for all of them. */
@@ -17,5 +19,13 @@ export async function closeOutage(deps: Deps, key: BreakerKey): Promise<void> {
   await bringForward(deps.db, { tenantId: key.tenantId, kind: "run.release", refIds, spreadMs });
   const fields = { tenant_id: key.tenantId, provider: key.provider, runs: refIds.length };
   deps.log.info(fields, "a provider works again");
+  deps.notifier.notify("timers");
+}
+
+/** Lets another run try, if it was this one's turn. */
+export async function leaveTurn(deps: Deps, turn: BreakerKey & Readonly<{ runId: RunId }>): Promise<void> {
+  const next = await passTurn(deps.db, turn);
+  if (next === undefined) return;
+  await bringForward(deps.db, { tenantId: turn.tenantId, kind: "run.release", refIds: [next], spreadMs: 0 });
   deps.notifier.notify("timers");
 }

@@ -1,6 +1,7 @@
 // What a run that goes on for another one takes over from it: the assistant, and everything it was asked with but the input.
 import { type AssistantRow, getAssistant } from "../../assistants/queries.js";
 import type { Deps } from "../../core/deps.js";
+import { isEngineError } from "../../core/errors.js";
 import type { RunId, TenantId } from "../../core/ids.js";
 import { PRIORITY, type Priority } from "../../core/run.js";
 import { getRun, type RunRow } from "../../runs/runs.js";
@@ -24,9 +25,15 @@ export async function loadRunSettings(
   const run = await getRun(deps.db, key);
   const assistant = run && (await getAssistant(deps.db, { tenantId, idOrGraphId: run.assistantId }));
   if (run === undefined || assistant === undefined) return undefined;
-  const content = await loadRunContent(deps, tenantId, runId, { stream: false });
-  const priority = run.priority > PRIORITY.resumed ? run.priority : null;
-  return { run, assistant, request: decodeRequest(content.request), priority };
+  try {
+    const content = await loadRunContent(deps, tenantId, runId, { stream: false });
+    const priority = run.priority > PRIORITY.resumed ? run.priority : null;
+    return { run, assistant, request: decodeRequest(content.request), priority };
+  } catch (error) {
+    // Deleted, or rolled back, since it was looked at.
+    if (isEngineError(error, "not_found")) return undefined;
+    throw error;
+  }
 }
 
 /** The same, but the request has neither input nor command nor checkpoint. */

@@ -90,6 +90,7 @@ export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
     } finally {
       stopPulse();
       options.heartbeat.release(lease);
+      await options.outages.left(run);
     }
   };
 }
