@@ -1,14 +1,15 @@
 -- Who owns what, conversations, and their executions with the lease, queue and event columns.
 create table tenants (
   tenant_id text collate "C" primary key check (tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
-  max_running int not null default 1000000 check (max_running >= 0),
+  -- Null: as the workers' langgraph.json says; 1000000: as many as there are slots.
+  max_running int check (max_running >= 0),
   -- The most urgent its runs may be.
   best_priority smallint not null default 0 check (best_priority between 0 and 3),
   created_at timestamptz not null default now()
 );
 insert into tenants (tenant_id) values ('default');
 
--- A cap on runs of one graph at a time, over all tenants; a graph without a row has none.
+-- A cap on runs of one graph at a time, over all tenants; without a row it is what the workers' langgraph.json says.
 create table graph_limits (
   graph_id text collate "C" primary key,
   max_running int not null check (max_running >= 0)

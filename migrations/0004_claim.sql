@@ -4,7 +4,9 @@
 -- highest priority first, each tenant in turn; limits are counted from the running runs. Of ten that are claimed one is of each
 -- less urgent priority that waits (`passed` counts), so that none starves and a backlog of one delays the others by little.
 -- With each run comes what its worker needs to begin, as far as it is here: one round trip starts it.
-create function claim_runs(slots int, owner text, lease_ms bigint, graphs text[], versions text[])
+-- `graph_max` and `tenant_max` are what the worker's langgraph.json says; a row in the database wins over it.
+create function claim_runs(
+  slots int, owner text, lease_ms bigint, graphs text[], versions text[], graph_max int[], tenant_max int)
 returns table (
   o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text,
   o_attempt int, o_priority smallint, o_begun boolean, o_crashes int, o_metadata jsonb, o_request bytea,
@@ -23,14 +25,17 @@ begin
     select tenant_id, sum(n)::int as n from busy group by 1
   ),
   tenant_full as materialized (
-    select b.tenant_id from tenant_busy b join tenants t using (tenant_id) where b.n >= t.max_running
+    select b.tenant_id
+    from tenant_busy b
+    join tenants t using (tenant_id)
+    where b.n >= coalesce(t.max_running, tenant_max, 1000000)
   ),
   graph_free as materialized (
-    select g.graph_id, coalesce(l.max_running, 1000000) - coalesce(b.n, 0) as free
-    from unnest(graphs) g(graph_id)
+    select g.graph_id, coalesce(l.max_running, g.configured, 1000000) - coalesce(b.n, 0) as free
+    from unnest(graphs, graph_max) g(graph_id, configured)
     left join graph_limits l using (graph_id)
     left join (select graph_id, sum(n)::int as n from busy group by 1) b using (graph_id)
-    where coalesce(l.max_running, 1000000) > coalesce(b.n, 0)
+    where coalesce(l.max_running, g.configured, 1000000) > coalesce(b.n, 0)
   ),
   -- Loose index scan: per priority and graph with room, from tenant to tenant, starting after the cursor, once round.
   walk(priority, graph_id, start, wrapped, tenant_id, ok, got) as (
@@ -60,7 +65,7 @@ begin
     where w.got < slots and not (nx.wrapped and nx.tenant_id > w.start)
   ),
   candidate as materialized (
-    select w.priority, w.graph_id, w.tenant_id, t.max_running - coalesce(b.n, 0) as free,
+    select w.priority, w.graph_id, w.tenant_id, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0) as free,
       (w.tenant_id <= w.start) as lap, h.run_id, h.seq,
       (select c.passed from claim_cursor c where c.priority = w.priority) as passed
     from (select * from walk where ok) w
@@ -73,7 +78,7 @@ begin
       where r.status = 'pending' and r.head and r.available_at is null
         and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id = w.tenant_id
       order by r.seq
-      limit least(slots, t.max_running - coalesce(b.n, 0), g.free)
+      limit least(slots, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0), g.free)
     ) h
   ),
   turned as (

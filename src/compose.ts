@@ -51,6 +51,7 @@ import { createStreamAppender } from "./engine/stream/sink.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createLog } from "./observe/log.js";
 import { preview } from "./observe/preview.js";
+import type { ConfiguredLimits } from "./runs/claim.js";
 
 export const DEFAULT_CONCURRENCY = 10;
 const CLOCK_MS = 60_000;
@@ -153,6 +154,8 @@ export type EngineSettings = Readonly<{
   approvals: ApprovalDefaults;
   /** How the runs of a graph are treated when something goes wrong. */
   policyOf: PolicyOf;
+  /** Runs of each tenant that are executed at a time, where `perdure limits` doesn't say; null or left out: as many as there are slots. */
+  maxRunningPerTenant?: number | null;
   /** For tests: where attempts die. */
   crash?: CrashHook;
 }>;
@@ -254,6 +257,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
   const heartbeat = startHeartbeat(deps.clock, deps.log, { databaseUrl, owner, leaseMs, maxBlockMs, logLevel });
   const settle = createSettler(deps, {
     moveAfterMs: settings.moveAfterMs,
+    limited: isLimited(limitsOf(engine)),
     preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
   });
   const stores = { combiner: edits.combiner, settle };
@@ -288,6 +292,15 @@ export async function executeClaim(parts: Parts, graphs: Graphs, settings: Engin
   });
 }
 
+function limitsOf({ graphs, settings }: ComposedEngine): ConfiguredLimits {
+  const ofGraphs = graphs.ids.map((graphId) => settings.policyOf(graphId).maxRunning);
+  return { graphs: ofGraphs, tenant: settings.maxRunningPerTenant ?? null };
+}
+
+function isLimited({ graphs, tenant }: ConfiguredLimits): boolean {
+  return [...graphs, tenant].some((max) => max !== null);
+}
+
 function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: WorkerOptions): Running {
   const { deps, graphs, settings, slots, clockOffset } = engine;
   const { owner, leaseMs } = engine.edits;
@@ -298,6 +311,7 @@ function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: W
     owner,
     graphIds: graphs.ids,
     versions: graphs.ids.map(graphs.version),
+    limits: limitsOf(engine),
     concurrency,
     ready: leaseMs < STARTING_MS ? heartbeat.ready : Promise.resolve(),
     execute,
@@ -347,8 +361,10 @@ export type PerdureOptions = Readonly<{
   graphs: Readonly<Record<string, unknown>>;
   /** What this process works on; all of it unless said otherwise, nothing with []. */
   loops?: readonly LoopName[];
-  /** Runs executed at a time. */
+  /** Runs executed at a time, by this process. */
   concurrency?: number;
+  /** Runs of each tenant executed at a time, over all processes, where `perdure limits` doesn't say; of a graph: `policies`. */
+  maxRunningPerTenant?: number;
   /** Where LangGraph's PostgresSaver has threads that come over when they are first touched: a schema, or a URL#schema. */
   adoptFrom?: string;
   /** Which of the graphs those threads are of, when there are several. */

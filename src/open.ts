@@ -40,8 +40,8 @@ function settingsWith(project: Project | null): Settings {
 
 /** What an engine is told of the project. */
 export function engineSettings(config: Config, { settings }: Project, databaseUrl: string): EngineSettings {
-  const { retention, approvals, policyOf } = settings;
-  return { ...config, databaseUrl, retention, approvals, policyOf };
+  const { retention, approvals, policyOf, maxRunningPerTenant } = settings;
+  return { ...config, databaseUrl, retention, approvals, policyOf, maxRunningPerTenant };
 }
 
 /** Graph files run user code; what loads them is loaded when it is needed. */

@@ -373,7 +373,7 @@ table stream_chunks
 
 table tenants
   tenant_id text collate "C" not null
-  max_running integer not null default 1000000
+  max_running integer
   best_priority smallint not null default 0
   created_at timestamp with time zone not null default now()
   constraint tenants_best_priority_check CHECK (((best_priority >= 0) AND (best_priority <= 3)))
@@ -421,7 +421,7 @@ table tombstones
 
 sequence run_seq
 
-CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_ms bigint, graphs text[], versions text[])
+CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_ms bigint, graphs text[], versions text[], graph_max integer[], tenant_max integer)
  RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
@@ -439,14 +439,17 @@ begin
     select tenant_id, sum(n)::int as n from busy group by 1
   ),
   tenant_full as materialized (
-    select b.tenant_id from tenant_busy b join tenants t using (tenant_id) where b.n >= t.max_running
+    select b.tenant_id
+    from tenant_busy b
+    join tenants t using (tenant_id)
+    where b.n >= coalesce(t.max_running, tenant_max, 1000000)
   ),
   graph_free as materialized (
-    select g.graph_id, coalesce(l.max_running, 1000000) - coalesce(b.n, 0) as free
-    from unnest(graphs) g(graph_id)
+    select g.graph_id, coalesce(l.max_running, g.configured, 1000000) - coalesce(b.n, 0) as free
+    from unnest(graphs, graph_max) g(graph_id, configured)
     left join graph_limits l using (graph_id)
     left join (select graph_id, sum(n)::int as n from busy group by 1) b using (graph_id)
-    where coalesce(l.max_running, 1000000) > coalesce(b.n, 0)
+    where coalesce(l.max_running, g.configured, 1000000) > coalesce(b.n, 0)
   ),
   -- Loose index scan: per priority and graph with room, from tenant to tenant, starting after the cursor, once round.
   walk(priority, graph_id, start, wrapped, tenant_id, ok, got) as (
@@ -476,7 +479,7 @@ begin
     where w.got < slots and not (nx.wrapped and nx.tenant_id > w.start)
   ),
   candidate as materialized (
-    select w.priority, w.graph_id, w.tenant_id, t.max_running - coalesce(b.n, 0) as free,
+    select w.priority, w.graph_id, w.tenant_id, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0) as free,
       (w.tenant_id <= w.start) as lap, h.run_id, h.seq,
       (select c.passed from claim_cursor c where c.priority = w.priority) as passed
     from (select * from walk where ok) w
@@ -489,7 +492,7 @@ begin
       where r.status = 'pending' and r.head and r.available_at is null
         and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id = w.tenant_id
       order by r.seq
-      limit least(slots, t.max_running - coalesce(b.n, 0), g.free)
+      limit least(slots, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0), g.free)
     ) h
   ),
   turned as (

@@ -3,14 +3,13 @@ import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId } from "../core/ids.js";
 import type { PriorityName } from "../core/run.js";
-import { limitGraph, limitPriority, limitTenant, listLimits } from "../runs/limits.js";
+import { limitGraph, limitPriority, limitTenant, type LimitMax, listLimits } from "../runs/limits.js";
 import { type Output, table } from "./output.js";
 import { json } from "./wire.js";
 
 type Print = Output & Readonly<{ json: boolean }>;
 
-/** `max` null: as many as there are slots. */
-export type NewLimit = Readonly<{ of: "tenant" | "graph"; id: string; max: number | null }>;
+export type NewLimit = Readonly<{ of: "tenant" | "graph"; id: string; max: LimitMax }>;
 
 export async function limitsLs(deps: Deps, print: Print): Promise<void> {
   const limits = await listLimits(deps.db);
@@ -18,7 +17,7 @@ export async function limitsLs(deps: Deps, print: Print): Promise<void> {
   const rows = limits.map(({ of, id, max, running, best }) => ({
     of,
     id,
-    max: max ?? "none",
+    max,
     running,
     "most urgent": best,
   }));
@@ -39,5 +38,7 @@ export async function limitsSet(deps: Deps, { of, id, max }: NewLimit, print: Pr
   if (of === "graph") await limitGraph(deps.db, id, max);
   else if (!(await limitTenant(deps.db, id as TenantId, max))) throw noTenant(id);
   if (print.json) return print.line(json({ of, id, max }));
-  print.line(`${max === null ? "As many runs as there are slots" : `At most ${max} runs`} of ${of} ${id} at a time.`);
+  const many = max === "none" ? "As many runs as there are slots" : `At most ${max} runs`;
+  const where = `of ${of} ${id} at a time`;
+  print.line(max === "default" ? `As many runs ${where} as langgraph.json says.` : `${many} ${where}.`);
 }

@@ -23,6 +23,8 @@ export type RunPolicy = Readonly<{
   mergeWindowMs: number;
   /** Of runs that don't say otherwise; null: by what they do. */
   priority: Priority | null;
+  /** Runs of it that are executed at a time, over all workers, where `perdure limits` doesn't say; null: as many as there are slots. */
+  maxRunning: number | null;
 }>;
 
 export type PolicyOf = (graphId: string) => RunPolicy;
@@ -36,6 +38,7 @@ export const DEFAULT_POLICY: RunPolicy = {
   undeclaredTools: "retry",
   mergeWindowMs: 0,
   priority: null,
+  maxRunning: null,
 };
 
 /** Policies by graph id, where they differ from the default. */

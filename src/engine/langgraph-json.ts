@@ -10,7 +10,7 @@ import { nearest } from "../core/nearest.js";
 import { type ApprovalDefaults, defaultsOf, projectApprovals } from "./approval-policy.js";
 import type { PolicyOf } from "../core/policy.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
-import { duration, policiesOf, POLICY_SHAPE } from "./policy-json.js";
+import { duration, maxRunning, policiesOf, POLICY_SHAPE } from "./policy-json.js";
 
 /** Where a graph is: `file` is absolute. */
 export type GraphSource = Readonly<{ id: string; file: string; exportName: string; description: string | null }>;
@@ -19,6 +19,8 @@ export type GraphSource = Readonly<{ id: string; file: string; exportName: strin
 export type ProjectSettings = Readonly<{
   /** Runs that one worker executes at a time; `--concurrency` and PERDURE_CONCURRENCY come first. */
   concurrency?: number | undefined;
+  /** Runs of each tenant that are executed at a time, over all workers, where `perdure limits` doesn't say. */
+  maxRunningPerTenant: number | null;
   /** What is kept, and how long; null: everything, for ever. */
   retention: Retention | null;
   approvals: ApprovalDefaults;
@@ -99,6 +101,7 @@ const SCHEMA = z.object({
   perdure: z
     .object({
       concurrency: z.int().min(1).max(10_000).optional(),
+      maxRunningPerTenant: maxRunning.optional(),
       retention: retention.optional(),
       approvals: projectApprovals.optional(),
       ...POLICY_SHAPE,
@@ -165,6 +168,7 @@ export async function readProject(file: string): Promise<Project> {
     wantsAuth: raw.auth?.path !== undefined,
     settings: {
       concurrency: raw.perdure.concurrency,
+      maxRunningPerTenant: raw.perdure.maxRunningPerTenant ?? null,
       retention: retentionOf(raw.perdure.retention),
       approvals: defaultsOf(raw.perdure.approvals ?? {}),
       policyOf: policiesOf(raw.perdure, raw.perdure.graphs ?? {}),

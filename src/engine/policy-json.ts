@@ -19,6 +19,9 @@ const mergeWindow = duration.refine(
   "must not be longer than 60s: each message waits for it",
 );
 
+/** Runs at a time; 0: none. */
+export const maxRunning = z.int().min(0).max(100_000);
+
 const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 const SPENDING = { cost: z.number().min(0).optional(), tokens: limit.optional() };
 
@@ -30,6 +33,7 @@ export const POLICY_SHAPE = {
   outagePatience: duration.optional(),
   mergeWindow: mergeWindow.optional(),
   priority: z.enum(PRIORITY_NAMES).optional(),
+  maxRunning: maxRunning.optional(),
   timeouts: z
     .object({ tool: duration.optional(), model: duration.optional(), betweenTokens: duration.optional() })
     .strict()
@@ -73,6 +77,7 @@ function over(below: RunPolicy, json: PolicyJson): RunPolicy {
       betweenTokensMs: json.timeouts?.betweenTokens ?? below.timeouts.betweenTokensMs,
     },
     mergeWindowMs: json.mergeWindow ?? below.mergeWindowMs,
+    maxRunning: json.maxRunning ?? below.maxRunning,
     priority: json.priority === undefined ? below.priority : PRIORITY[json.priority],
     budget: json.budgets === undefined ? below.budget : budgetOf(json.budgets),
   };

@@ -121,7 +121,7 @@ with asked as (
   -- After all of the above: it needs the count, and a volatile function sees what the statement that calls it has written.
   select c.*
   from (select count(*)::int as n from logged having count(*) > 0 and $15 > 0) done
-  cross join lateral claim_runs(least($15::int, done.n), $16, $17, $18, $19) c
+  cross join lateral claim_runs(least($15::int, done.n), $16, $17, $18, $19, $20, $21) c
 )
 select ${RUN_COLUMNS}, claimed.*
 from accepted

@@ -34,7 +34,11 @@ export type Claim = Readonly<{
   graphIds: readonly string[];
   /** Of each graph's code: which one the run is executed with. */
   versions: readonly string[];
+  /** Of each graph, and of every tenant, where the database doesn't say otherwise; null or left out: as many as there are slots. */
+  limits?: ConfiguredLimits;
 }>;
+
+export type ConfiguredLimits = Readonly<{ graphs: readonly (number | null)[]; tenant: number | null }>;
 
 /** A row of the function `claim_runs`. */
 export type ClaimRow = Readonly<{
@@ -77,12 +81,13 @@ export function claimedRun(row: ClaimRow): ClaimedRun {
 
 /** The arguments of `claim_runs`. */
 export function claimArguments(claim: Claim): unknown[] {
-  return [claim.slots, claim.owner, claim.leaseMs, claim.graphIds, claim.versions];
+  const { graphs = [], tenant = null } = claim.limits ?? {};
+  return [claim.slots, claim.owner, claim.leaseMs, claim.graphIds, claim.versions, graphs, tenant];
 }
 
 /** Claims runs; a transaction of its own, in one round trip. */
 export async function claimRuns(sql: Sql, claim: Claim): Promise<ClaimedRun[]> {
-  const text = "select * from claim_runs($1, $2, $3, $4, $5)";
+  const text = "select * from claim_runs($1, $2, $3, $4, $5, $6, $7)";
   const { rows } = await sql.query<ClaimRow>(text, claimArguments(claim), PREPARED);
   return rows.map(claimedRun);
 }

@@ -4,11 +4,14 @@ import type { Sql } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
 import { PRIORITY, PRIORITY_NAMES, type Priority, type PriorityName } from "../core/run.js";
 
+/** `default`: as the workers' langgraph.json says, `none`: as many as there are slots. */
+export type LimitMax = number | "none" | "default";
+
 /** `best`: the most urgent priority that runs of a tenant may have. */
 export type Limit = Readonly<{
   of: "tenant" | "graph";
   id: string;
-  max: number | null;
+  max: LimitMax;
   running: number;
   best: PriorityName | null;
 }>;
@@ -18,26 +21,29 @@ const NONE = 1_000_000;
 
 /** Every tenant, every graph that has a limit, and how many runs of each are executed now. */
 export async function listLimits(sql: Sql): Promise<Limit[]> {
-  const { rows } = await sql.query<Omit<Limit, "best"> & { best: Priority | null }>(
-    `select 'tenant' as of, t.tenant_id as id, nullif(t.max_running, $1) as max,
+  const { rows } = await sql.query<Omit<Limit, "best" | "max"> & { best: Priority | null; max: number | null }>(
+    `select 'tenant' as of, t.tenant_id as id, t.max_running as max,
       (select count(*) from runs r where r.status = 'running' and r.tenant_id = t.tenant_id)::int as running,
       t.best_priority as best
     from tenants t
     union all
-    select 'graph', g.graph_id, nullif(g.max_running, $1),
+    select 'graph', g.graph_id, g.max_running,
       (select count(*) from runs r where r.status = 'running' and r.graph_id = g.graph_id and r.tenant_id > '')::int, null
     from graph_limits g
     order by 1 desc, 2`,
-    [NONE],
   );
-  return rows.map((row) => ({ ...row, best: row.best === null ? null : (PRIORITY_NAMES[row.best] ?? null) }));
+  return rows.map((row) => ({
+    ...row,
+    max: row.max === null ? "default" : row.max === NONE ? "none" : row.max,
+    best: row.best === null ? null : (PRIORITY_NAMES[row.best] ?? null),
+  }));
 }
 
-/** Null for no limit; false when there is no such tenant. */
-export async function limitTenant(sql: Sql, tenantId: TenantId, max: number | null): Promise<boolean> {
+/** False when there is no such tenant. */
+export async function limitTenant(sql: Sql, tenantId: TenantId, max: LimitMax): Promise<boolean> {
   const { rowCount } = await sql.query("update tenants set max_running = $2 where tenant_id = $1", [
     tenantId,
-    max ?? NONE,
+    stored(max),
   ]);
   return rowCount === 1;
 }
@@ -59,11 +65,18 @@ export async function bestPriority(sql: Sql, tenantId: TenantId): Promise<Priori
   return rows[0]?.best ?? PRIORITY.interactive;
 }
 
-/** Null for no limit. */
-export async function limitGraph(sql: Sql, graphId: string, max: number | null): Promise<void> {
+export async function limitGraph(sql: Sql, graphId: string, max: LimitMax): Promise<void> {
+  if (max === "default") {
+    await sql.query("delete from graph_limits where graph_id = $1", [graphId]);
+    return;
+  }
   await sql.query(
     `insert into graph_limits (graph_id, max_running) values ($1, $2)
     on conflict (graph_id) do update set max_running = excluded.max_running`,
-    [graphId, max ?? NONE],
+    [graphId, stored(max)],
   );
+}
+
+function stored(max: LimitMax): number | null {
+  return max === "default" ? null : max === "none" ? NONE : max;
 }

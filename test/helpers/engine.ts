@@ -55,6 +55,7 @@ export type EngineOptions = Readonly<{
   approvals?: ProjectApprovals;
   identityHeaders?: boolean;
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
+  maxRunningPerTenant?: number;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -78,6 +79,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     approvals: approvalDefaults(options.approvals ?? {}),
     identityHeaders: options.identityHeaders ?? false,
     policyOf: policiesFrom(options.policies ?? {}),
+    maxRunningPerTenant: options.maxRunningPerTenant ?? null,
     logLevel,
   };
   try {

@@ -22,6 +22,7 @@ test("a graph's own settings win over those for all, and those over the defaults
     maxAttempts: 5,
     mergeWindow: "800ms",
     priority: "scheduled",
+    maxRunning: 4,
     timeouts: { tool: "30s", model: "2m" },
     budgets: { run: { cost: 0.5, activeTime: "10m" }, atCap: "finish" },
     undeclaredTools: "ask",
@@ -32,6 +33,7 @@ test("a graph's own settings win over those for all, and those over the defaults
   const timeouts = { toolMs: 30_000, modelMs: 120_000, betweenTokensMs: null };
   expect(policyOf("a")).toMatchObject({ mode: "durable", maxAttempts: 5, timeouts, budget: { atCap: "finish" } });
   expect([policyOf("a").undeclaredTools, policyOf("b").undeclaredTools]).toEqual(["ask", "retry"]);
+  expect([policyOf("a").maxRunning, policyOf("b").maxRunning]).toEqual([4, 4]);
   expect([policyOf("a").priority, (await read({}))("a").priority]).toEqual([2, null]);
   expect([policyOf("a").mergeWindowMs, policyOf("b").mergeWindowMs]).toEqual([800, 800]);
   expect(policyOf("a").budget.limits.run).toEqual({ cost: 0.5, tokens: null, steps: null, activeMs: 600_000 });
@@ -44,6 +46,8 @@ test.each([
   [{ maxAttempt: 3 }, 'did you mean "perdure.maxAttempts"?'],
   [{ graphs: { b: { outagePatence: "1d" } } }, 'did you mean "perdure.graphs.b.outagePatience"?'],
   [{ graphs: { c: {} } }, '"perdure.graphs" names "c", which "graphs" doesn\'t have'],
+  [{ maxRuning: 3 }, 'did you mean "perdure.maxRunning"?'],
+  [{ maxRunningPerTenant: -1 }, '"perdure.maxRunningPerTenant"'],
   [{ mergeWindow: "2m" }, '"perdure.mergeWindow": must not be longer than 60s'],
   [{ timeouts: { tool: "30" } }, '"perdure.timeouts.tool": must be a length of time'],
   [{ budgets: { atCap: "model" } }, '"atCap": "model" and "cheaperModel" go together'],

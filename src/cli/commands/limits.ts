@@ -1,6 +1,7 @@
 // `perdure limits`: its commands, and how what they take is read.
 import type { Command } from "commander";
 import { PRIORITY_NAMES } from "../../core/run.js";
+import type { LimitMax } from "../../runs/limits.js";
 import { choiceArgument, wholeArgument } from "../arguments.js";
 import { answering, type Flags, place } from "../command.js";
 import type { Open } from "../open.js";
@@ -23,12 +24,22 @@ export function addLimits(program: Command, open: Open): void {
     await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsPriority(deps, tenant, best, print));
   });
   for (const of of ["tenant", "graph"] as const) {
-    answering(limits, `${of} <id> <max>`, `limit a ${of}; "none" lifts its limit`).action(
-      async (id: string, most: string, flags: Flags) => {
-        const limit = { of, id, max: most === "none" ? null : wholeArgument(most, "<max>", RUNNING) };
-        const { limitsSet } = await import("../limits.js");
-        await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsSet(deps, limit, print));
-      },
-    );
+    answering(
+      limits,
+      `${of} <id> <max>`,
+      `limit a ${of}, whatever langgraph.json says; "none": no limit, "default": as langgraph.json says`,
+    ).action(async (id: string, most: string, flags: Flags) => {
+      const limit = {
+        of,
+        id,
+        max: maxOf(most),
+      };
+      const { limitsSet } = await import("../limits.js");
+      await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsSet(deps, limit, print));
+    });
   }
+}
+
+function maxOf(text: string): LimitMax {
+  return text === "none" || text === "default" ? text : wholeArgument(text, "<max>", RUNNING);
 }

@@ -16,6 +16,8 @@ export type SettleOptions = Readonly<{
   moveAfterMs: number;
   /** At most 200 characters of an error for lists, or null when previews are off. */
   preview: (error: RunError) => string | null;
+  /** Runs are held back by limits that the database doesn't know: each that ends may let another start. */
+  limited?: boolean;
 }>;
 
 /** `final`: stream events that must not be seen before the outcome. `ifSpent`: those for a run that isn't tried again. */
@@ -33,7 +35,7 @@ type Ended = Exclude<Outcome, HandedBack>;
 const AT_ONCE = 50;
 
 /** Settles the attempts of one owner. */
-export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOptions): Settle {
+export function createSettler(deps: Deps, { moveAfterMs, preview, limited = false }: SettleOptions): Settle {
   const options = { moveAfterMs, keepEphemeralMs: EPHEMERAL_KEEP_MS };
   const alone = async (settlement: Settlement): Promise<Settled | undefined> =>
     (await settleRuns(deps.db, [settlement], { ...options, wait: true }))[0];
@@ -58,7 +60,7 @@ export function createSettler(deps: Deps, { moveAfterMs, preview }: SettleOption
     const first = await together(settlement);
     const settled = first.how === "locked" ? await alone(settlement) : first;
     if (settled?.how !== "done") throw leaseLost(lease);
-    if (settled.freed) deps.notifier.notify("runs");
+    if (settled.freed || limited) deps.notifier.notify("runs");
     deps.notifier.notify("stream", lease.runId);
     deps.notifier.notify("ended", lease.runId);
     if (settlement.wakeAt !== null || settlement.questions.length > 0) deps.notifier.notify("timers");

@@ -3,7 +3,7 @@ import { setMaxListeners } from "node:events";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { isTransientDbError } from "../../core/retry.js";
-import { claimRuns, type ClaimedRun, returnUnknownClaims } from "../../runs/claim.js";
+import { claimRuns, type ClaimedRun, type ConfiguredLimits, returnUnknownClaims } from "../../runs/claim.js";
 import type { Fill, Slots } from "../slots.js";
 import { createLoop } from "./loop.js";
 
@@ -29,6 +29,8 @@ export type WorkerOptions = Readonly<{
   graphIds: readonly string[];
   /** Of each graph's code. */
   versions: readonly string[];
+  /** How many runs may be executed at a time, over all workers, where the database doesn't say. */
+  limits?: ConfiguredLimits;
   concurrency: number;
   leaseMs: number;
   pollMs: number;
