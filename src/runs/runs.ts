@@ -353,15 +353,15 @@ export async function hasUnfinishedRuns(
   return rows[0]?.found ?? false;
 }
 
-/** A delayed, sleeping or backed-off run may go on now. A run that never began takes its place in the order at this moment. */
-export async function releaseRun(sql: Sql, key: RunKey): Promise<RunRow | undefined> {
+/** A delayed, sleeping or backed-off run may go on now. A run that never began takes its place in the order at this moment; with `held` it waits for an answer first. */
+export async function releaseRun(sql: Sql, key: RunKey & Readonly<{ held: boolean }>): Promise<RunRow | undefined> {
   const { rows } = await sql.query<RunRow>(
     `update runs
-    set available_at = null, waits_for = case when waits_for = 'approval' then waits_for end,
+    set available_at = null, waits_for = case when $3 or waits_for = 'approval' then 'approval' end,
       updated_at = clock_timestamp(), seq = case when begun or merge_until is not null then seq else nextval('run_seq') end
     where tenant_id = $1 and run_id = $2 and status = 'pending' and available_at is not null
     returning ${RUN_COLUMNS}`,
-    [key.tenantId, key.runId],
+    [key.tenantId, key.runId, key.held],
   );
   return rows[0];
 }

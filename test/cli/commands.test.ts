@@ -158,6 +158,13 @@ describe("commands on an installation", () => {
         { scope: "thread", ref_id: first.thread_id, cost: 0.5, tokens: null },
       ]);
       expect((await cli("budgets", "set", "run", "x", "--cost", "1")).output).toContain("is not the id of a run");
+      const refused = await Promise.all([
+        cli("budgets", "set", "day"),
+        cli("budgets", "set", "thread", first.thread_id, "--steps", "5"),
+        cli("budgets", "price", "", "--input", "1", "--output", "1"),
+        cli("limits", "graph", "", "5"),
+      ]);
+      expect(refused.map(({ code }) => code)).toEqual([2, 2, 2, 2]);
       expect((await cli("budgets", "price", "m", "--input", "1", "--output", "2.5")).code).toBe(0);
       expect((await cli("budgets", "prices")).output).toMatch(/^m +1 +2\.5$/m);
     });

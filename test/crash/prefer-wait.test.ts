@@ -72,7 +72,7 @@ test("a wait has bounds, and what isn't one is ignored", async () => {
     }
     const worker = site.worker();
     await worker.waitFor("perdure worker is ready");
-    const most = await ask(site, site.journal(), { stepMs: 1 }, "wait=999999");
+    const most = await ask(site, site.journal(), { stepMs: 1 }, `wait=${"9".repeat(20)}`);
     expect(most.status).toBe(200);
     expect(most.headers.get("preference-applied")).toBe("wait=60");
   });

@@ -275,6 +275,21 @@ test("onMessage queue: messages wait for the answer, in their order, and hold no
   });
 });
 
+test("onMessage queue: a message for later waits as well, when its time comes before the answer", async () => {
+  await withQuestion({ onMessage: "queue" }, async (t) => {
+    const later = { ...message("later"), after_seconds: 60 };
+    expect((await t.app.request(`/threads/${t.threadId}/runs`, post(later))).status).toBe(200);
+    await makeDue(t, "run.release");
+    const { rows } = await t.db.db.query("select waits_for, head from runs where status = 'pending'");
+    expect(rows).toEqual([{ waits_for: "approval", head: false }]);
+    expect((await t.client.threads.get(t.threadId)).status).toBe("interrupted");
+    expect((await decide(t, true)).status).toBe(200);
+    await until("the message to ask", async () => t.paid.length === 1 && (await approvals(t)).length === 1);
+    await decide(t, false);
+    expect(await ended(t)).toEqual(["paid", "later", "not paid: "]);
+  });
+});
+
 test("onMessage queue: when the question is withdrawn the messages have their turn", async () => {
   await withQuestion({ onMessage: "queue", deadline: "1h", onDeadline: "end" }, async (t) => {
     await t.app.request(`/threads/${t.threadId}/runs`, post(message("one")));

@@ -214,7 +214,7 @@ async function findRun(engine: Engine, c: C): Promise<RunRow> {
 
 /** Seconds that a caller would wait for the end (RFC 7240), as far as we let it; undefined when it would not. */
 function preferredWait(prefer: string | undefined): number | undefined {
-  const [, seconds] = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec(prefer ?? "") ?? [];
+  const [, seconds] = /(?:^|,)\s*wait\s*=\s*"?(\d+)"?\s*(?:$|[,;])/i.exec(prefer ?? "") ?? [];
   return seconds === undefined ? undefined : Math.min(Number(seconds), MAX_WAIT_SECONDS);
 }
 

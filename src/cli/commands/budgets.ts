@@ -1,6 +1,6 @@
 // `perdure budgets`: its commands, and how what they take is read.
 import type { Command } from "commander";
-import { BUDGET_SCOPES } from "../../core/budget.js";
+import { BUDGET_SCOPES, type BudgetScope, type Limits } from "../../core/budget.js";
 import { EngineError } from "../../core/errors.js";
 import { DEFAULT_TENANT } from "../../core/ids.js";
 import { amountArgument, choiceArgument, idArgument } from "../arguments.js";
@@ -39,9 +39,20 @@ function addSet(budgets: Command, open: Open): void {
         steps: whole(flags.steps, "--steps", MOST),
         activeMs: duration(flags.active, "--active"),
       };
+      refuseUnmeant(budget);
       const { budgetsSet } = await import("../budgets.js");
       await open.parts(place(flags), { bodies: false }, ({ deps }, print) => budgetsSet(deps, budget, print));
     });
+}
+
+/** Nothing given would lift the limits of langgraph.json; and only runs are measured in steps and time. */
+function refuseUnmeant({ scope, cost, tokens, steps, activeMs }: Readonly<{ scope: BudgetScope }> & Limits): void {
+  if (scope !== "run" && (steps ?? activeMs) !== null) {
+    throw new EngineError("bad_request", `--steps and --active are for runs, not for a ${scope}`);
+  }
+  if ((cost ?? tokens ?? steps ?? activeMs) === null) {
+    throw new EngineError("bad_request", "say what it may spend: --cost, --tokens, and for a run --steps or --active");
+  }
 }
 
 function addPrices(budgets: Command, open: Open): void {
@@ -54,6 +65,8 @@ function addPrices(budgets: Command, open: Open): void {
     .requiredOption("--output <amount>", "that come out")
     .action(async (model: string, flags: Flags) => {
       const inputCost = amount(flags.input, "--input") ?? 0;
+      if (model.trim() === "")
+        throw new EngineError("bad_request", "<model> must name a model, or how its name begins");
       const price = { model, inputCost, outputCost: amount(flags.output, "--output") ?? 0 };
       const { pricesSet } = await import("../budgets.js");
       await open.parts(place(flags), { bodies: false }, ({ deps }, print) => pricesSet(deps, price, print));

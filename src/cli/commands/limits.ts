@@ -1,5 +1,6 @@
 // `perdure limits`: its commands, and how what they take is read.
 import type { Command } from "commander";
+import { EngineError } from "../../core/errors.js";
 import { PRIORITY_NAMES } from "../../core/run.js";
 import type { LimitMax } from "../../runs/limits.js";
 import { choiceArgument, wholeArgument } from "../arguments.js";
@@ -29,11 +30,8 @@ export function addLimits(program: Command, open: Open): void {
       `${of} <id> <max>`,
       `limit a ${of}, whatever langgraph.json says; "none": no limit, "default": as langgraph.json says`,
     ).action(async (id: string, most: string, flags: Flags) => {
-      const limit = {
-        of,
-        id,
-        max: maxOf(most),
-      };
+      if (id.trim() === "") throw new EngineError("bad_request", `<id> must name a ${of}`);
+      const limit = { of, id, max: maxOf(most) };
       const { limitsSet } = await import("../limits.js");
       await open.parts(place(flags), { bodies: false }, ({ deps }, print) => limitsSet(deps, limit, print));
     });

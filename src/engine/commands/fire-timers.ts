@@ -1,16 +1,18 @@
 // Turns due timers into their effect, in the transaction that marks them fired: a row needs no lease.
+import { pendingApprovals } from "../../approvals/approvals.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { backoffMs } from "../../core/retry.js";
+import { supersedes } from "../../core/run.js";
 import { takeTurn } from "../../runs/breakers.js";
 import { appendEvent } from "../../runs/events.js";
 import { getRun, makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
-import { lockThreadIfFree } from "../../runs/thread-lock.js";
+import { lockThreadIfFree, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
-import { QUESTION_TIMERS } from "./questions.js";
+import { QUESTION_TIMERS, statusLeft } from "./questions.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
@@ -138,11 +140,21 @@ async function outageInTheWay(sql: Sql, timer: TimerRow, runId: RunId, threadId:
 }
 
 async function release(sql: Sql, timer: TimerRow, runId: RunId, threadId: ThreadId): Promise<boolean> {
-  const run = await releaseRun(sql, { tenantId: timer.tenantId, runId });
+  const thread = { tenantId: timer.tenantId, threadId };
+  const held = await comesAfterAnswer(sql, { ...thread, runId });
+  const run = await releaseRun(sql, { tenantId: timer.tenantId, runId, held });
   if (run === undefined) return false;
-  await makeNextHead(sql, { tenantId: timer.tenantId, threadId });
+  await makeNextHead(sql, thread);
+  if (held) await updateThreadStatus(sql, { ...thread, status: await statusLeft(sql, thread) });
   await appendEvent(sql, run, { type: "run.woken", attempt: run.attempt });
   return true;
+}
+
+/** Whether it is a delayed input, and a question is open for whose answer inputs wait. */
+async function comesAfterAnswer(sql: Sql, key: ThreadKey & Readonly<{ runId: RunId }>): Promise<boolean> {
+  const run = await getRun(sql, key);
+  if (run === undefined || run.head || run.begun || !supersedes(run)) return false;
+  return (await pendingApprovals(sql, key)).some(({ policy }) => policy.onMessage === "queue");
 }
 
 async function fireDelete(deps: Deps, timer: TimerRow): Promise<boolean> {

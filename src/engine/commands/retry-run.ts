@@ -75,9 +75,13 @@ async function lockFailed(sql: Sql, of: Resolve): Promise<{ run: RunRow; thread:
   if (thread === undefined || run === undefined) throw notFound(of.runId);
   if (run.resolved === "retried") throw resolvedBefore(run);
   if (run.status === "error" || run.status === "timeout") return { run, thread };
-  throw new EngineError("conflict", `Run ${run.runId} is ${run.status}: only one that ended in error can be retried`, {
-    details: { run_id: run.runId, status: run.status },
-  });
+  throw new EngineError(
+    "conflict",
+    `Run ${run.runId} is ${run.status}: only one that ended in error can be retried or closed`,
+    {
+      details: { run_id: run.runId, status: run.status },
+    },
+  );
 }
 
 /** What is still asked for, when the state holds all that the run was given. */
