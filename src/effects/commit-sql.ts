@@ -72,7 +72,10 @@ effect_rows as materialized (
   cross join lateral (
     select 'effect.resolved' as type, 1 as n where r.resolution is not null
     union all
-    select 'effect.' || m.status, 2 where m.status in ('started', 'succeeded', 'failed', 'unknown')
+    select 'effect.' || m.status, 2
+    where m.status in ('started', 'succeeded', 'failed')
+      -- Said once: not when it is asked about, nor when that is answered.
+      or (m.status = 'unknown' and r.resolution is null and (r.question::jsonb ->> 'open') is distinct from 'true')
   ) t
   where m.kind <> 'none'
   order by m.key, t.n

@@ -1,6 +1,6 @@
 // One call of a tool with an effect, from what the ledger says of it to its result: at most one call per intent, and where nobody
 // knows whether it was done, the tool's policy decides.
-import { EngineError } from "../core/errors.js";
+import { EngineError, isEngineError } from "../core/errors.js";
 import { call, refuse } from "./call.js";
 import { settleDoubt } from "./doubt.js";
 import type { FoundEffect, Resolution } from "./effect.js";
@@ -34,7 +34,14 @@ async function findAndRun(spec: EffectSpec): Promise<unknown> {
   const isOther = own !== undefined && own.argsHash !== identity.argsHash;
   if (isOther && !isRepeatable(spec)) throw refuse(spec, conflict(spec));
   const counts = !isRepeatable(spec) || (!isOther && own?.task === identity.task);
-  if (own?.status === "succeeded" && counts) return port.resultOf(own);
+  if (own?.status === "succeeded" && counts) {
+    try {
+      return await port.resultOf(own);
+    } catch (error) {
+      // What may be repeated is, when what it returned isn't kept any more.
+      if (!isRepeatable(spec) || !isEngineError(error, "expired")) throw error;
+    }
+  }
   if (own?.status === "failed" && own.compensatedAt !== null) throw refuse(spec, undone(spec));
   let row: FoundEffect | undefined = own;
   for (;;) {

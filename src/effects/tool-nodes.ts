@@ -16,6 +16,27 @@ export function journalToolNodes(graph: object): void {
   for (const node of toolNodesOf(graph)) if (node[JOURNALED] !== true && Object.isExtensible(node)) journal(node);
 }
 
+/** Tools of nodes whose calls are not written down: nodes of another make, or that can't be changed. */
+export function unwrittenToolsOf(graph: object): readonly string[] {
+  const others = runnablesOf(graph).filter(isOfTools);
+  return others.flatMap(({ tools, [JOURNALED]: isWritten = false }) =>
+    tools.flatMap((tool) => (isWritten || DURABLE_TOOL in tool ? [] : [tool.name])),
+  );
+}
+
+/** A runnable that holds tools to call: a graph of tools writes down its calls by itself. */
+function isOfTools(value: object): value is Pick<ToolNode, "tools" | typeof JOURNALED> {
+  const {
+    tools,
+    invoke,
+    lg_is_pregel: isGraph,
+  } = value as Partial<ToolNode> & { invoke?: unknown; lg_is_pregel?: unknown };
+  if (!Array.isArray(tools) || typeof invoke !== "function" || isGraph === true) return false;
+  return tools.every(
+    (tool: unknown) => typeof (tool as Partial<Tool> | null)?.name === "string" && "invoke" in (tool as Tool),
+  );
+}
+
 /** The declared tools of its nodes that do something outside. */
 export function effectToolsOf(graph: object): readonly Readonly<{ name: string; effect: EffectKind }>[] {
   const tools = runnablesOf(graph).flatMap((each) => (each as { tools?: unknown }).tools ?? []) as (Tool | null)[];

@@ -2,6 +2,7 @@
 import { KnowingSaver } from "../checkpoint/saver.js";
 import { readNewestTuples } from "../checkpoint/read-tuples.js";
 import { isBodyLost, isEngineError } from "../core/errors.js";
+import { unwrittenToolsOf } from "../effects/tool-nodes.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import { parkedThreads } from "../runs/threads.js";
 import type { Engine } from "./engine.js";
@@ -23,6 +24,18 @@ export type ParkedProblem = Readonly<{
 export type ParkedReport = Readonly<{ threads: number; problems: readonly ParkedProblem[] }>;
 
 const AT_ONCE = 50;
+
+/** Tools whose calls are made as they always were: nothing of them is in the ledger, and what was cut off is made again. */
+export async function unwrittenTools({
+  graphs,
+}: Engine): Promise<readonly Readonly<{ graphId: string; tool: string }>[]> {
+  const found = [];
+  for (const graphId of graphs.ids) {
+    const graph = await graphs.get(graphId).catch(() => null);
+    found.push(...(graph === null ? [] : unwrittenToolsOf(graph)).map((tool) => ({ graphId, tool })));
+  }
+  return found;
+}
 
 /** Looks at every thread that waits for a person or a time, or is being worked on. */
 export async function checkParked(engine: Engine, tenantId: TenantId): Promise<ParkedReport> {

@@ -83,6 +83,17 @@ function sentence(entries: readonly LogEntry[]): string {
       return "a person closed it";
     case "budget.exceeded":
       return `the next call of a model doesn't fit into the budget of the ${say(p.scope)}: ${say(p.spent)} of ${say(p.limit)} ${say(p.what)}`;
+    case "effect.started":
+      return `calls ${say(p.tool)}${Number(p.calls) > 1 ? `, time ${say(p.calls)}` : ""}`;
+    case "effect.succeeded":
+      return `${say(p.tool)} is done`;
+    case "effect.failed":
+      if (p.error_code === "interrupted") return `${say(p.tool)} asks something`;
+      return `${say(p.tool)} was not done${p.error_code === undefined ? "" : ` (${say(p.error_code)})`}`;
+    case "effect.unknown":
+      return `${say(p.tool)} is in doubt: nobody knows whether it was done (${say(p.error_code)})`;
+    case "effect.resolved":
+      return `the doubt about ${say(p.tool)} is settled by ${say(p.by)}: ${say(p.how)}`;
     case "approval.asked":
       return `it asks: ${list(p.interrupt_ids)}`;
     case "approval.voted":

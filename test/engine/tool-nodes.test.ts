@@ -11,9 +11,14 @@ import { createAgent } from "langchain";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { listEvents } from "../../src/runs/events.js";
+import { DEFAULT_TENANT, type RunId } from "../../src/core/ids.js";
+import { wholeLog } from "../../src/engine/run-log.js";
+import { tellStory } from "../../src/engine/run-story.js";
+import { getRun } from "../../src/runs/runs.js";
+import { unwrittenTools } from "../../src/engine/check-parked.js";
 import { scriptedModel } from "../../src/testing/scripted-model.js";
 import { durableMiddleware, durableTool, toolsNode } from "../../src/tools.js";
-import { withEngine } from "../helpers/engine.js";
+import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { until } from "../helpers/wait.js";
 import {
   door,
@@ -43,6 +48,13 @@ function numberTool(entered: Entered[], act: (n: number) => unknown = (n) => `di
 
 const acts = (...numbers: readonly number[]): PlannedCall[] => numbers.map((n) => ({ name: "act", args: { n } }));
 const numbersOf = (entered: readonly Entered[]) => entered.map(({ n }) => n).sort();
+
+/** What a run's story says of its tools. */
+async function storyOf({ deps }: TestEngine, id: string): Promise<string[]> {
+  const run = (await getRun(deps.db, { tenantId: DEFAULT_TENANT, runId: id as RunId }))!;
+  const { lines } = tellStory(run, await wholeLog(deps.db, run), { now: new Date(), open: [] });
+  return lines.map((line) => line.slice(31)).filter((line) => /\bact\b/.test(line));
+}
 
 /** What a CommonJS project loads: classes of its own. */
 const copy = createRequire(import.meta.url)("@langchain/langgraph/prebuilt") as typeof prebuilt;
@@ -157,7 +169,18 @@ test.each([
       key: entered[0]!.key,
     });
     const answered = { command: { resume: { [question!.id]: said } } };
-    expect((await runToEnd(engine, answered, { threadId: thread_id })).status).toBe("success");
+    const { runId, status } = await runToEnd(engine, answered, { threadId: thread_id });
+    expect(status).toBe("success");
+    expect(await storyOf(engine, run_id)).toEqual([
+      "calls act",
+      "act is in doubt: nobody knows whether it was done (worker_lost)",
+    ]);
+    if (said === "retry") {
+      expect(await storyOf(engine, runId)).toEqual([
+        "the doubt about act is settled by person: retry",
+        ...["calls act, time 2", "act is done"],
+      ]);
+    }
     expect(entered).toHaveLength(times);
     expect(await toolTexts(engine, thread_id)).toEqual([told]);
     expect(await ledger(engine)).toMatchObject([{ kind: "undeclared", resolution: { by: "person", how: said } }]);
@@ -315,5 +338,29 @@ test("an effect that an undeclared tool makes is its own, asks its own question,
     expect(status).toBe("success");
     expect(paid).toEqual([5, 5]);
     expect(await toolTexts(engine, threadId)).toEqual(["ordered 1", "ordered 2"]);
+  });
+});
+
+test("a check names the tools of nodes that can't be wrapped, and not those that are", async () => {
+  const act = numberTool([]);
+  const paying = durableTool(async () => "paid", {
+    ...{ name: "pay", description: "pays", schema: z.object({}), effect: "remote" },
+  });
+  const own = Object.assign(
+    RunnableLambda.from(() => ({ messages: [] })),
+    { tools: [act, paying] },
+  );
+  const frozen = Object.freeze(new ToolNode([numberTool([], undefined, "look")]));
+  const graphs = {
+    own: toolAgent(own, []),
+    frozen: toolAgent(frozen, []),
+    stock: toolAgent(new ToolNode([act]), []),
+    tasks: toolAgent(toolsNode([act]), []),
+  };
+  await withEngine({ graphs, workers: 0 }, async ({ engine }) => {
+    expect(await unwrittenTools(engine)).toEqual([
+      { graphId: "own", tool: "act" },
+      { graphId: "frozen", tool: "look" },
+    ]);
   });
 });
