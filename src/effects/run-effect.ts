@@ -12,12 +12,12 @@ import { taskCalls, whileRunning } from "./task-calls.js";
 export async function runEffect(spec: EffectSpec): Promise<unknown> {
   const { port, identity, tool, kind } = spec;
   if (kind !== "none") refuseInLocalEffect(`The tool "${tool}"`);
-  const flying = port.flying.get(identity.key);
-  if (flying !== undefined) {
+  for (let flying = port.flying.get(identity.key); flying !== undefined; flying = port.flying.get(identity.key)) {
     if (flying.argsHash === identity.argsHash) return flying.done;
     // The other one is not cut off by it.
     await flying.done.catch(() => undefined);
-    throw refuse(spec, conflict(spec));
+    // Some models give all calls of a message the same id.
+    if (!isRepeatable(spec)) throw refuse(spec, conflict(spec));
   }
   const done = whileRunning(taskCalls(port.tasks, identity.scope), () => findAndRun(spec));
   port.flying.set(identity.key, { argsHash: identity.argsHash, done });

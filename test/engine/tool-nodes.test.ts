@@ -308,6 +308,19 @@ test("a fork makes the calls of tools that declare nothing again, as LangGraph d
   });
 });
 
+test("calls of a message to which the model gave one id are all made, as LangGraph makes them", async () => {
+  const entered: Entered[] = [];
+  const toolCalls = acts(1, 2, 3).map((call) => ({ ...call, id: "call" }));
+  const agent = createAgent({
+    model: scriptedModel([{ toolCalls }, { text: "done" }]),
+    ...{ tools: [numberTool(entered)], version: "v1" as const },
+  });
+  await withEngine({ graphs: { agent } }, async (engine) => {
+    expect((await runToEnd(engine, { input: GO })).status).toBe("success");
+    expect(numbersOf(entered)).toEqual([1, 2, 3]);
+  });
+});
+
 test("an effect that an undeclared tool makes is its own, asks its own question, and is done once", async () => {
   const paid: number[] = [];
   const pay = durableTool<{ n: number }>(async ({ n }) => void paid.push(n), {
