@@ -8,7 +8,9 @@ import { EngineError, isEngineError } from "../core/errors.js";
 import { type AssistantId, isUuid, type TenantId } from "../core/ids.js";
 import { isTransientDbError } from "../core/retry.js";
 import type { ThreadRow } from "../runs/threads.js";
+import { checkpointMadeBefore } from "./commands/edit-made-before.js";
 import { editThread } from "./commands/edit-thread.js";
+import type { Once } from "./commands/make-once.js";
 import type { Engine } from "./engine.js";
 import type { RunnableGraph } from "./graphs.js";
 import { unknownNode } from "./refuse-unknown.js";
@@ -96,18 +98,27 @@ export async function getHistory(
 
 /**
  * Edits the state as if `asNode` had returned `values` (`null` as `__end__` ends what is going on), on the newest state or
- * on the one addressed. Throws `thread_busy`, `not_found`, and `bad_request` when the graph can't take the update.
+ * on the one addressed. A request that comes again gets what the first has stored.
+ * Throws `thread_busy`, `not_found`, and `bad_request` when the graph can't take the update.
  */
 export async function updateState(
   engine: Engine,
   of: OfThread,
-  update: Readonly<{ values: unknown; asNode: string | undefined; address: StateAddress }>,
-): Promise<Readonly<{ thread_id: string; checkpoint_ns: string; checkpoint_id: string }>> {
+  update: Readonly<{ values: unknown; asNode: string | undefined; address: StateAddress; once: Once | null }>,
+): Promise<Readonly<{ checkpoint: EditedCheckpoint; again: boolean }>> {
   const { thread, tenantId } = of;
   const graphId = graphIdOf(thread);
   if (graphId === undefined) throw new EngineError("bad_request", `Thread ${thread.threadId} has no graph ID`);
+  const { once } = update;
+  const ns = update.address.checkpoint_ns ?? "";
+  const { threadId } = thread;
+  const before = once && (await checkpointMadeBefore(engine.deps, once, { threadId, ns }));
+  if (before) {
+    return { checkpoint: { thread_id: threadId, checkpoint_ns: ns, checkpoint_id: before }, again: true };
+  }
   const edit = {
     ...engine.edits,
+    once,
     tenantId,
     threadId: thread.threadId,
     graphId,
@@ -116,12 +127,12 @@ export async function updateState(
   if (update.address.checkpoint_id !== undefined) {
     await getStateAt(engine, of, update.address, { subgraphs: false });
   }
-  return editThread(engine.deps, edit, async (lease) => {
+  const checkpoint = await editThread(engine.deps, edit, async (lease) => {
     const saver = writeSaver(engine, lease);
     const graph = await openGraph(engine, of, saver);
     if (graph === undefined) throw new EngineError("internal", `Thread ${thread.threadId} lost its graph`);
     refuseUnknownNode(graph, graphId, update);
-    const config = configOf(of, { ...update.address, checkpoint_ns: update.address.checkpoint_ns ?? "" });
+    const config = configOf(of, { ...update.address, checkpoint_ns: ns });
     const withRun = { ...config, metadata: { run_id: lease.runId } };
     const next = await applying(() => graph.updateState(withRun, update.values as never, update.asNode));
     const { checkpointId, hasNext, interrupts } = await readOpenHead(
@@ -132,6 +143,7 @@ export async function updateState(
     );
     return { value: editedCheckpoint(next, thread.threadId), checkpointId, hasNext, interrupts };
   });
+  return { checkpoint, again: false };
 }
 
 /** Names of LangGraph's own that an edit may be made as. */
@@ -205,7 +217,12 @@ function configOf(of: OfThread, address: StateAddress) {
   return { configurable: { ...Object.fromEntries(given), thread_id: of.thread.threadId as string } };
 }
 
-function editedCheckpoint(config: Readonly<{ configurable?: Record<string, unknown> }>, threadId: string) {
+type EditedCheckpoint = Readonly<{ thread_id: string; checkpoint_ns: string; checkpoint_id: string }>;
+
+function editedCheckpoint(
+  config: Readonly<{ configurable?: Record<string, unknown> }>,
+  threadId: string,
+): EditedCheckpoint {
   return {
     thread_id: threadId,
     checkpoint_ns: String(config.configurable?.checkpoint_ns ?? ""),

@@ -44,11 +44,12 @@ export async function pointKey(sql: Sql, key: RequestKey, madeId: string): Promi
   ]);
 }
 
-/** Makes the key free again. */
-export async function giveKeyBack(sql: Sql, key: RequestKey): Promise<void> {
-  await sql.query("delete from idempotency_keys where tenant_id = $1 and key_sha256 = $2", [
+/** Makes the key free again, unless another request has taken it for something else meanwhile. */
+export async function giveKeyBack(sql: Sql, key: RequestKey, madeId: string): Promise<void> {
+  await sql.query("delete from idempotency_keys where tenant_id = $1 and key_sha256 = $2 and made_id = $3", [
     key.tenantId,
     key.keySha256,
+    madeId,
   ]);
 }
 

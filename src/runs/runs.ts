@@ -242,6 +242,15 @@ export async function insertEdit(
   );
 }
 
+/** What became of an edit; undefined when there is none with this id. */
+export async function editStatus(sql: Sql, key: RunKey): Promise<RunStatus | undefined> {
+  const { rows } = await sql.query<{ status: RunStatus }>(
+    "select status from runs where tenant_id = $1 and run_id = $2 and kind = 'edit'",
+    [key.tenantId, key.runId],
+  );
+  return rows[0]?.status;
+}
+
 /** How the finished runs and edits of a thread ended, by run id. */
 export async function outcomesOfThread(
   sql: Sql,

@@ -143,6 +143,41 @@ describe("threads and decisions", () => {
     expect(JSON.parse(again.text).thread_id).toBe(JSON.parse(first.text).thread_id);
   });
 
+  test("a state is edited once; what was refused, or died before it was stored, has used no key", async () => {
+    const thread = await threadId();
+    await post(`/threads/${thread}/runs/wait`, INPUT);
+    const path = `/threads/${thread}/state`;
+    const edit = { values: { log: ["edited"] }, as_node: "three" };
+    expect(await post(path, { ...edit, as_node: "nowhere" }, key("refused"))).toMatchObject({ status: 422 });
+    expect(await post(path, { ...edit, as_node: "nowhere" }, key("refused"))).toMatchObject({ status: 422 });
+    const answers = await Promise.all(Array.from({ length: 4 }, () => post(path, edit, key("edit"))));
+    const made = answers.filter(({ status }) => status === 200);
+    // Others were told to come again.
+    expect(answers.filter(({ status }) => status === 409)).toHaveLength(4 - made.length);
+    const again = await post(path, edit, key("edit"));
+    expect(again).toMatchObject({ status: 200, replayed: true });
+    expect(new Set([again, ...made].map(({ text }) => text)).size).toBe(1);
+    expect(await post(path, { ...edit, values: { log: ["else"] } }, key("edit"))).toMatchObject({ status: 409 });
+    const { values } = await engine().client.threads.getState<{ log: string[] }>(thread);
+    expect(values.log.filter((line) => line === "edited")).toHaveLength(1);
+    // As if its process had died with the thread held and nothing written.
+    const { db } = engine().db;
+    await db.query(
+      "update idempotency_keys set made_id = gen_random_uuid() where made_id in (select run_id from runs where kind = 'edit')",
+    );
+    expect(await post(path, edit, key("edit"))).toMatchObject({ status: 410 });
+    const lost = await db.query<{ id: string }>(
+      `insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, kind, status, head, finished_at)
+      select tenant_id, gen_random_uuid(), thread_id, assistant_id, graph_id, 'edit', 'error', false, now()
+      from runs where thread_id = $1 limit 1 returning run_id as id`,
+      [thread],
+    );
+    await db.query("update idempotency_keys set made_id = $1 where made_id not in (select run_id from runs)", [
+      lost.rows[0]?.id,
+    ]);
+    expect(await post(path, edit, key("edit"))).toMatchObject({ status: 200, replayed: false });
+  });
+
   test("a decision that comes again gets the run it made", async () => {
     const thread = await threadId();
     await post(`/threads/${thread}/runs/wait`, { assistant_id: "gate", input: { log: [] } });
@@ -185,4 +220,44 @@ test("keys are kept for more than a day, then forgotten", async () => {
   } finally {
     await scheduler.stop();
   }
+});
+
+/** Those that make nothing, or that come to the same when they come again. */
+const NOT_CREATING = [
+  "/assistants/count",
+  "/assistants/search",
+  "/threads/count",
+  "/threads/prune",
+  "/threads/search",
+  "/threads/:thread_id/history",
+  "/threads/:thread_id/runs/:run_id/cancel",
+  "/threads/:thread_id/state/checkpoint",
+  "/v1/runs/:run_id/close",
+];
+/** Each has a test here or in test/engine/failure-policy.test.ts. */
+const CREATING = [
+  "/runs",
+  "/runs/stream",
+  "/runs/wait",
+  "/threads",
+  "/threads/:thread_id/copy",
+  "/threads/:thread_id/runs",
+  "/threads/:thread_id/runs/stream",
+  "/threads/:thread_id/runs/wait",
+  "/threads/:thread_id/state",
+  "/v1/approvals/:approval_id/decide",
+  "/v1/runs/:run_id/retry",
+];
+
+test("every POST that is served is known to make something with a key, or to make nothing", async () => {
+  const { app } = engine();
+  const paths = new Set(
+    app.routes.flatMap(({ method, path }) => (method === "POST" ? [path.replace(/(.)\/$/, "$1")] : [])),
+  );
+  const served: string[] = [];
+  for (const path of paths) {
+    const { status } = await post(path.replaceAll(/:\w+/g, crypto.randomUUID()), { assistant_id: "nobody" });
+    if (status !== 501) served.push(path);
+  }
+  expect(served.sort()).toEqual([...CREATING, ...NOT_CREATING].sort());
 });

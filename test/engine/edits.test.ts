@@ -18,6 +18,7 @@ async function dyingEdit(t: TestEngine, threadId: string, stores: boolean): Prom
   const { engine, deps } = t;
   const edit = {
     ...engine.edits,
+    once: null,
     tenantId: DEFAULT_TENANT,
     threadId: threadId as ThreadId,
     graphId: "graph",
@@ -70,6 +71,7 @@ test("a run accepted while an edit dies starts when it is dead", async () => {
     const { engine, deps } = t;
     const edit = {
       ...engine.edits,
+      once: null,
       tenantId: DEFAULT_TENANT,
       threadId: threadId as ThreadId,
       graphId: "graph",

@@ -15,6 +15,7 @@ import {
 } from "../../engine/state.js";
 import type { ThreadState } from "../../engine/thread-state.js";
 import type { ApiEnv } from "../env.js";
+import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { flag, integer, list, one, pathId, readBody, readQuery } from "../request.js";
 import type { CheckpointBody } from "../schemas/parts.js";
@@ -58,11 +59,13 @@ export function stateRoutes(engine: Engine): Hono<ApiEnv> {
       throw new HTTPException(400, { message: `Thread ${of.thread.threadId} has no graph ID` });
     }
     const address = addressOf(of, body.checkpoint);
-    const checkpoint = await updateState(engine, of, {
+    const { checkpoint, again } = await updateState(engine, of, {
+      once: onceOf(engine, c),
       values: body.values ?? null,
       asNode: body.as_node,
       address: body.checkpoint_id === undefined ? address : { ...address, checkpoint_id: body.checkpoint_id },
     });
+    if (again) markReplayed(c);
     return json(c, { checkpoint });
   });
 

@@ -9,9 +9,10 @@ import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
 import { endEdit } from "./end-edit.js";
 import { giveBack, type Hold, takeThread } from "./hold-thread.js";
+import type { Once } from "./make-once.js";
 import { askQuestions, withdrawQuestions } from "./questions.js";
 
-export type EditInput = Hold & Readonly<{ moveAfterMs: number }>;
+export type EditInput = Hold & Readonly<{ moveAfterMs: number; once: Once | null }>;
 
 /** What the edit left behind: whether there is something to go on with, and which questions are open. */
 export type Edited<T> = Readonly<{
@@ -31,7 +32,7 @@ export async function editThread<T>(
   edit: EditInput,
   work: (lease: Lease) => Promise<Edited<T>>,
 ): Promise<T> {
-  const { lease, thread } = await takeThread(deps, edit);
+  const { lease, thread } = await takeThread(deps, edit, { once: edit.once });
   try {
     const edited = await work(lease);
     const settle = () => settleEdit(deps, lease, edited, edit.moveAfterMs);

@@ -8,6 +8,7 @@ import { renewLeases } from "../../runs/claim.js";
 import { insertEdit, lockUnfinishedRuns } from "../../runs/runs.js";
 import { type LockedThread, lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { endEdit } from "./end-edit.js";
+import { type Once, takeOnce } from "./make-once.js";
 import { undoEdit } from "./undo-edit.js";
 
 export type Hold = Readonly<{
@@ -23,15 +24,18 @@ export type Hold = Readonly<{
 export type Held = Readonly<{ lease: Lease; thread: LockedThread }>;
 /** `quiet`: nothing happened for who sorts threads by their last change. */
 type Manner = Readonly<{ quiet?: boolean }>;
+/** `once`: the key that is taken with the thread. */
+type Taking = Manner & Readonly<{ once?: Once | null }>;
 
-/** Takes the thread. Throws `not_found`, or `thread_busy` when a run of it is pending or running. */
-export async function takeThread(deps: Deps, hold: Hold, manner: Manner = {}): Promise<Held> {
+/** Takes the thread. Throws `not_found`, `thread_busy` when a run of it is pending or running, `conflict` for a key that is taken. */
+export async function takeThread(deps: Deps, hold: Hold, { once = null, ...manner }: Taking = {}): Promise<Held> {
   const runId = deps.ids.next<RunId>();
   const lease: Lease = { tenantId: hold.tenantId, threadId: hold.threadId, runId, attempt: 1, owner: hold.owner };
   const thread = await deps.db.tx(async (sql) => {
     const locked = await lockThread(sql, hold);
     if (locked === undefined) throw new EngineError("not_found", `Thread with ID ${hold.threadId} not found`);
     if ((await lockUnfinishedRuns(sql, hold)).length > 0) throw new EngineError("thread_busy", "Thread is busy");
+    await takeOnce(sql, once, runId);
     await insertEdit(sql, { ...hold, runId, threadStatus: locked.status });
     await updateThreadStatus(sql, { tenantId: hold.tenantId, threadId: hold.threadId, status: "busy", ...manner });
     return locked;

@@ -21,7 +21,7 @@ export async function createRunOnce(deps: Deps, input: CreateRunInput, once: Onc
     if (!(await takeKey(sql, once, runId))) return undefined;
     const made = await createRunIn(deps, sql, input, runId);
     // A vote is counted, and no run made: whoever asks again is to be told the same.
-    if ("waiting" in made) await giveKeyBack(sql, once);
+    if ("waiting" in made) await giveKeyBack(sql, once, runId);
     // It has joined a run that was there.
     else if (made.run.runId !== runId) await pointKey(sql, once, made.run.runId);
     return made;
