@@ -143,6 +143,8 @@ export async function receiveClaim(execute: (claim: ReceivedClaim) => Promise<vo
       const gone = new Error("the worker is gone");
       abort.abort(gone);
       reject(gone);
+      // Whatever it waits for, as for a database that is away, it waits for nobody any more.
+      setTimeout(() => process.exit(1), ABORT_GRACE_MS).unref();
     });
   });
   const holding = (): void => void process.send?.(HOLDING);
