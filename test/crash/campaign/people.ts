@@ -19,6 +19,9 @@ export type People = Readonly<{
   leave(): Promise<void>;
 }>;
 
+/** More unfinished runs than that, and clients wait: what is measured is what breaks, not how long a queue gets. */
+const MOST_UNFINISHED = 150;
+
 const TOOLS = ["asks", "retries", "looks_up"] as const;
 type Question = Readonly<{
   approval_id: string;
@@ -40,8 +43,18 @@ export function startPeople(
   const there = new AbortController();
   const url = (): string => site.urls[Math.floor(random() * site.urls.length)] as string;
 
+  let crowded = false;
+  const look = async (): Promise<void> => {
+    while (!asking.signal.aborted) {
+      const unfinished = "select count(*)::int as n from runs where status in ('pending', 'running')";
+      const found = await site.db.query<{ n: number }>(unfinished).catch(() => undefined);
+      crowded = (found?.rows[0]?.n ?? 0) > MOST_UNFINISHED;
+      await sleep(500);
+    }
+  };
   const client = async (): Promise<void> => {
     while (!asking.signal.aborted) {
+      while (crowded && !asking.signal.aborted) await sleep(100);
       const graph = random() < options.agentShare ? "agent" : "work";
       const name = randomUUID();
       const tool = TOOLS[Math.floor(random() * TOOLS.length)];
@@ -101,7 +114,7 @@ export function startPeople(
       await sleep(100);
     }
   };
-  const clients = Array.from({ length: options.clients }, client);
+  const clients = [...Array.from({ length: options.clients }, client), look()];
   const persons = person();
   return {
     accepted,
