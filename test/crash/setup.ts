@@ -15,6 +15,7 @@ import { payer } from "./graphs/payer.js";
 import { poison } from "./graphs/poison.js";
 import { short } from "./graphs/short.js";
 import { sleeper } from "./graphs/sleeper.js";
+import { spender } from "./graphs/spender.js";
 import { steps } from "./graphs/steps.js";
 import { tasks } from "./graphs/tasks.js";
 import { tooled } from "./graphs/tooled.js";
@@ -43,7 +44,22 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
   const workers: TestProcess[] = [];
   try {
     const bodies = `file://${folder}/bodies`;
-    const graphs = { steps, tasks, agent, sleeper, poison, late, floating, busy, asking, payer, tooled, short, chat };
+    const graphs = {
+      steps,
+      tasks,
+      agent,
+      sleeper,
+      poison,
+      late,
+      floating,
+      busy,
+      asking,
+      payer,
+      spender,
+      tooled,
+      short,
+      chat,
+    };
     await withEngine({ graphs, workers: 0, bodies, leaseMs: LEASE_MS }, async (engine) => {
       let journals = 0;
       await work({
