@@ -53,6 +53,17 @@ export async function listBudgets(
   return rows;
 }
 
+/** Forgets what was set for runs that are gone. */
+export async function forgetRunBudgets(
+  sql: Sql,
+  gone: Readonly<{ tenantId: TenantId; runIds: readonly string[] }>,
+): Promise<void> {
+  await sql.query(`delete from budgets where tenant_id = $1 and scope = 'run' and ref_id = any(($2::uuid[])::text[])`, [
+    gone.tenantId,
+    gone.runIds,
+  ]);
+}
+
 /** The budgets that were set for this run, its thread and its tenant. */
 export async function budgetsOfRun(
   sql: Sql,

@@ -154,7 +154,11 @@ test("the only run of a thread is taken back with its question, and the thread b
     const { thread_id } = await client.threads.create();
     const { run_id } = await client.runs.create(thread_id, "gate", { input: { log: ["asked"] } });
     await client.runs.join(thread_id, run_id);
+    await t.db.db.query("insert into budgets (tenant_id, scope, ref_id, max_cost) values ('default', 'run', $1, 1)", [
+      run_id,
+    ]);
     await client.runs.delete(thread_id, run_id);
+    expect((await t.db.db.query("select 1 from budgets")).rows).toEqual([]);
     const open = (await (await app.request(`/v1/approvals?thread_id=${thread_id}`)).json()) as unknown[];
     expect(open).toEqual([]);
     expect(await client.threads.getHistory(thread_id)).toEqual([]);

@@ -1,6 +1,7 @@
 // Takes runs back: they and what they stored are gone, and the thread is as it was before them. What they did outside of it has
 // happened, and the ledger of effects says so.
 import { pendingApprovals } from "../../approvals/approvals.js";
+import { forgetRunBudgets } from "../../budgets/budgets.js";
 import { takeBackStates } from "../../checkpoint/rollback-queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
@@ -29,6 +30,7 @@ export async function rollBackRuns(
   await cancelTimers(sql, { tenantId, kinds: ["run.release", "run.wake"], refIds: runIds });
   await takeBackStates(sql, back);
   await deleteRuns(sql, back);
+  await forgetRunBudgets(sql, back);
   await askForNewManifests(sql, back);
   const timer = { tenantId, timerId: deps.ids.next<TimerId>(), kind: "prune", refId: threadId } as const;
   await setTimer(sql, { ...timer, when: { afterMs: 0 } });
