@@ -650,12 +650,26 @@ begin
     u(tenant_id, thread_id, run_id, attempt, status, error_code, error_type)
   where u.run_id = any(done);
 
-  -- Where the graph had no place for an answer nothing was done with it: the questions are open again.
-  update approvals a
-  set status = 'pending', decided_at = null, decided_by = null, decided_run_id = null, decision = null
-  from unnest(tenant_ids, thread_ids, run_ids, error_codes) u(tenant_id, thread_id, run_id, error_code)
-  where u.run_id = any(done) and u.error_code = 'graph_changed' and a.tenant_id = u.tenant_id and a.thread_id = u.thread_id
-    and a.status = 'decided' and a.decided_run_id = u.run_id;
+  -- Where the graph had no place for an answer nothing was done with it: the questions are open again, with their times anew,
+  -- since a deadline that is over would let nobody answer.
+  with reopened as (
+    update approvals a
+    set status = 'pending', decided_at = null, decided_by = null, decided_run_id = null, decision = null,
+      deadline_at = clock_timestamp() + (a.policy ->> 'deadline_ms')::float8 * interval '1 ms'
+    from unnest(tenant_ids, thread_ids, run_ids, error_codes) u(tenant_id, thread_id, run_id, error_code)
+    where u.run_id = any(done) and u.error_code = 'graph_changed' and a.tenant_id = u.tenant_id
+      and a.thread_id = u.thread_id and a.status = 'decided' and a.decided_run_id = u.run_id
+    returning a.tenant_id, a.approval_id, a.policy
+  )
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  select r.tenant_id, gen_random_uuid(), t.kind, r.approval_id,
+    clock_timestamp() + (r.policy ->> t.after)::float8 * interval '1 ms'
+  from reopened r
+  cross join (values
+    ('approval.deadline', 'deadline_ms'), ('approval.remind', 'remind_ms'), ('approval.escalate', 'escalate_ms')) t(kind, after)
+  where r.policy ->> t.after is not null
+  order by 1, 3, 4
+  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
 
   -- What the state doesn't wait for any more can't be answered.
   with closed as (

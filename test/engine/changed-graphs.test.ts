@@ -3,6 +3,7 @@ import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgr
 import { expect, test } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import { composeEngine, composeLoops, prepareEngine } from "../../src/compose.js";
+import { approve } from "../../src/engine/approve.js";
 import { checkParked } from "../../src/engine/check-parked.js";
 import { graphsFrom } from "../../src/engine/graphs.js";
 import { DEFAULT_TENANT } from "../../src/core/ids.js";
@@ -128,6 +129,37 @@ test("a worker whose code lacks the node fails the run loudly and opens the ques
       "begin",
       "gate: yes",
     ]);
+  });
+});
+
+test("a deadline that met code without its node: the question opens again with its time anew, and ends as was said", async () => {
+  const gate = (name: string) => {
+    const ask = () => ({ log: [`gate: ${approve({ question: "Pay?", deadline: "1h" }).approved}`] });
+    return new StateGraph(New).addNode(name, ask).addEdge(START, name).addEdge(name, END).compile();
+  };
+  const overdue = "update timers set due_at = now() where kind = 'approval.deadline' and status = 'due'";
+  await withEngine({ graphs: { graph: gate("gate") }, workers: 0 }, async (t) => {
+    const threadId = await parked(t);
+    await t.db.db.query("update approvals set deadline_at = now()");
+    await t.db.db.query(overdue);
+    expect(await t.fireTimers()).toBe(1);
+    await withDeploy(t, gate("approval"), async ({ startWorker }) => {
+      const stop = startWorker();
+      const failed = async () => (await t.db.db.query("select 1 from runs where status = 'error'")).rows.length === 1;
+      await until("the run to fail", failed);
+      await stop();
+    });
+    const { rows } = await t.db.db.query(
+      `select a.status, deadline_at > now() + interval '59 minutes' as later, t.status as timer
+      from approvals a join timers t on t.ref_id = approval_id and t.kind = 'approval.deadline' and t.status = 'due'`,
+    );
+    expect(rows).toEqual([{ status: "pending", later: true, timer: "due" }]);
+    // Nobody answers this time either.
+    await t.db.db.query(overdue);
+    expect(await t.fireTimers()).toBe(1);
+    t.startWorker();
+    await until("the rejection to be taken", async () => (await t.client.threads.get(threadId)).status === "idle");
+    expect(((await t.client.threads.getState(threadId)).values as { log: string[] }).log).toEqual(["gate: false"]);
   });
 });
 
