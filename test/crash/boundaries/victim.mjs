@@ -13,7 +13,12 @@ import { life, policies } from "./life.ts";
 
 const say = (what) => writeSync(1, `${JSON.stringify(what)}\n`);
 const [jobFile] = process.argv.slice(2);
-while (!existsSync(jobFile)) await sleep(10);
+const parent = process.ppid;
+while (!existsSync(jobFile)) {
+  // Whoever was to give it the job is gone.
+  if (process.ppid !== parent) process.exit();
+  await sleep(10);
+}
 const { databaseUrl, bodies, kill } = JSON.parse(readFileSync(jobFile, "utf8"));
 
 let isLiving = false;
