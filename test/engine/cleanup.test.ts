@@ -3,6 +3,7 @@ import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@la
 import { expect, test } from "vitest";
 import { createScheduler } from "../../src/engine/loops/scheduler.js";
 import { claimRuns } from "../../src/runs/claim.js";
+import { noteKilled } from "../../src/runs/failures.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
 import { until } from "../helpers/wait.js";
@@ -24,7 +25,9 @@ async function cancelled({ app, client }: TestEngine): Promise<void> {
 async function givenUpAndClosed(t: TestEngine): Promise<void> {
   const { run_id } = await t.client.runs.create(null, "graph", { input: { log: ["secret"] } });
   for (let crash = 1; crash <= 3; crash += 1) {
-    await claimRuns(t.db.db, { slots: 1, owner: "dead", leaseMs: 0, graphIds: ["graph"], versions: ["1"] });
+    const claim = { slots: 1, owner: "dead", leaseMs: 60_000, graphIds: ["graph"], versions: ["1"] };
+    const [run] = await claimRuns(t.db.db, claim);
+    await noteKilled(t.db.db, { ...run!, owner: "dead" });
     await until("the sweeper to find it", async () => (await t.sweep()) === 1);
   }
   // As long as a person has to decide about it, it stays.
