@@ -41,9 +41,16 @@ export class EngineError extends Error {
   }
 }
 
-/** True when `error` is an EngineError, with that code if one is given. */
+/** True when `error` is an EngineError, with that code if one is given; also of another copy of this module, as a project may have. */
 export function isEngineError(error: unknown, code?: ErrorCode): error is EngineError {
-  return error instanceof EngineError && (code === undefined || error.code === code);
+  const found = error instanceof EngineError || isOfAnotherCopy(error);
+  return found && (code === undefined || error.code === code);
+}
+
+function isOfAnotherCopy(error: unknown): error is EngineError {
+  if (!(error instanceof Error) || error.name !== "EngineError") return false;
+  const { code, details } = error as Partial<EngineError>;
+  return typeof code === "string" && typeof details === "object";
 }
 
 /** True when what was asked for was stored once and can't be read any more: asking again won't help. */

@@ -5,8 +5,9 @@ import { BaseCallbackHandler } from "@langchain/core/callbacks/base";
 import { patchConfig } from "@langchain/core/runnables";
 import { AsyncLocalStorageProviderSingleton } from "@langchain/core/singletons";
 import { EngineError } from "../core/errors.js";
+import { shared } from "../core/shared.js";
 
-const scope = new AsyncLocalStorage<string>();
+const scope = shared("local_effect", () => new AsyncLocalStorage<string>());
 
 /** Runs `work` so that calls of models and tools from it fail with `effect_refused`. */
 export function inLocalEffect<T>(tool: string, config: object, work: () => Promise<T>): Promise<T> {

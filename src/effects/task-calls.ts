@@ -1,5 +1,6 @@
 // The calls of one task of a graph, so that none is cut off because another asks: a task that asks is over for its attempt.
 import { AsyncLocalStorage } from "node:async_hooks";
+import { shared } from "../core/shared.js";
 
 export type TaskCalls = {
   running: number;
@@ -9,7 +10,7 @@ export type TaskCalls = {
 };
 
 /** The call that this code is part of, and how many it waits for itself. */
-const within = new AsyncLocalStorage<{ readonly calls: TaskCalls; inner: number }>();
+const within = shared("task_calls", () => new AsyncLocalStorage<{ readonly calls: TaskCalls; inner: number }>());
 
 export function taskCalls(tasks: Map<string, TaskCalls>, scope: string): TaskCalls {
   const known = tasks.get(scope) ?? { running: 0, askers: [], idle: [] };
