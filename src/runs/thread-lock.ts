@@ -13,28 +13,21 @@ export type LockedThread = ThreadKey &
     config: Readonly<Record<string, unknown>>;
   }>;
 
+const LOCK = `
+  select tenant_id as "tenantId", thread_id as "threadId", status, ephemeral, metadata, config
+  from threads
+  where tenant_id = $1 and thread_id = $2
+  for no key update`;
+
 /** Locks the thread row until the transaction ends. A statement of its own: inside a larger one heads get lost (measured). */
 export async function lockThread(sql: Sql, key: ThreadKey): Promise<LockedThread | undefined> {
-  const { rows } = await sql.query<LockedThread>(
-    `select tenant_id as "tenantId", thread_id as "threadId", status, ephemeral, metadata, config
-    from threads
-    where tenant_id = $1 and thread_id = $2
-    for no key update`,
-    [key.tenantId, key.threadId],
-    PREPARED,
-  );
+  const { rows } = await sql.query<LockedThread>(LOCK, [key.tenantId, key.threadId], PREPARED);
   return rows[0];
 }
 
 /** As `lockThread`, for loops that go through many threads: "held" when somebody else has the row, which is not waited for. */
 export async function lockThreadIfFree(sql: Sql, key: ThreadKey): Promise<LockedThread | "held" | undefined> {
-  const { rows } = await sql.query<LockedThread>(
-    `select tenant_id as "tenantId", thread_id as "threadId", status, ephemeral, metadata, config
-    from threads
-    where tenant_id = $1 and thread_id = $2
-    for no key update skip locked`,
-    [key.tenantId, key.threadId],
-  );
+  const { rows } = await sql.query<LockedThread>(`${LOCK} skip locked`, [key.tenantId, key.threadId]);
   if (rows[0] !== undefined) return rows[0];
   const { rowCount } = await sql.query("select 1 from threads where tenant_id = $1 and thread_id = $2", [
     key.tenantId,

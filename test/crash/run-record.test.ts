@@ -6,23 +6,9 @@ import { expect, test } from "vitest";
 import { startProvider } from "../helpers/provider.js";
 import { until } from "../helpers/wait.js";
 import { withCrashSite } from "./setup.js";
+import { RECORD_FIELDS } from "../helpers/run-record.js";
 
 /** The minimum that a resume needs. */
-const FIELDS = [
-  ...[
-    "run_id",
-    "tenant_id",
-    "thread_id",
-    "assistant_id",
-    "agent_version",
-    "model",
-    "current_step",
-    "status",
-    "attempt",
-  ],
-  ...["messages_uri", "tool_results_uri", "plan", "pending_approval", "cost_so_far", "token_so_far", "budget", "seed"],
-  ...["result_uri", "trace_id", "error", "created_at", "updated_at"],
-];
 
 type Entry = Readonly<{ sha256: string; uri: string; type: string }>;
 type Seen = Readonly<{ [field: string]: unknown; messages_uri: string | null; tool_results_uri: string | null }>;
@@ -56,7 +42,7 @@ test("in the middle of a tool call the run record is whole and its URIs resolve;
     );
     await until("what is there to be moved", async () => (await record()).messages_uri !== null);
     const seen = await record();
-    expect(Object.keys(seen)).toEqual(expect.arrayContaining(FIELDS));
+    expect(Object.keys(seen)).toEqual(expect.arrayContaining(RECORD_FIELDS));
     expect(seen).toMatchObject({ status: "running", attempt: 1, current_step: "tool_execution", model: "stand-in" });
     expect(seen).toMatchObject({ token_so_far: provider.tokens(), error: null, pending_approval: null });
     const messages = resolve(seen.messages_uri!);

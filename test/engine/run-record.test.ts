@@ -9,25 +9,12 @@ import { scriptedModel } from "../../src/testing/scripted-model.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { door, GO, statusAtEnd, takeOver } from "../helpers/tool-agent.js";
 import { until } from "../helpers/wait.js";
+import { RECORD_FIELDS } from "../helpers/run-record.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 type Listed = Readonly<{ messages: { type: string }[]; tool_results: { type: string }[] }>;
 
-const FIELDS = [
-  ...[
-    "run_id",
-    "tenant_id",
-    "thread_id",
-    "assistant_id",
-    "agent_version",
-    "model",
-    "current_step",
-    "status",
-    "attempt",
-  ],
-  ...["messages_uri", "tool_results_uri", "plan", "pending_approval", "cost_so_far", "token_so_far", "budget", "seed"],
-  ...["result_uri", "trace_id", "error", "created_at", "updated_at", "effects"],
-];
+const FIELDS = [...RECORD_FIELDS, "effects"];
 
 async function recordOf(t: TestEngine, runId: string): Promise<Fields> {
   const answer = await t.app.request(`/v1/runs/${runId}`);
