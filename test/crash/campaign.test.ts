@@ -10,5 +10,7 @@ test("under kills, freezes, outages and lost replies nothing is lost, stuck or d
   const { verdict, broken } = report;
   expect(verdict.runs).toBeGreaterThan(10);
   expect(verdict.effects).toBeGreaterThan(1);
+  expect(verdict.stock).toBeGreaterThan(1);
+  expect(verdict.talk.turns).toBeGreaterThan(1);
   expect(Object.values(broken).reduce((sum, n) => sum + n, 0)).toBeGreaterThan(4);
 }, 300_000);

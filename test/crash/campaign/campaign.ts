@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { seeded } from "../../helpers/random.js";
 import { until } from "../../helpers/wait.js";
 import { type Chaos, startChaos } from "./chaos.js";
+import { startClients } from "./clients.js";
 import { judge, unfinished, type Verdict } from "./oracle.js";
 import { startPeople } from "./people.js";
 import { startService } from "./service.js";
@@ -23,6 +24,8 @@ export type CampaignOptions = Readonly<{
 
 export type Report = Readonly<{ verdict: Verdict; broken: Chaos["counts"]; cutOff: number; restSeconds: number }>;
 
+type Chance = () => number;
+
 /** How long everything may take to come to rest afterwards. */
 const REST_MS = 180_000;
 
@@ -37,27 +40,28 @@ export async function campaign(options: CampaignOptions): Promise<Report> {
     progress = () => undefined,
   } = options;
   // Chances of their own, so that one doesn't shift the others.
-  const chances = [1, 2, 3].map((n) => seeded(seed * 10 + n)) as [() => number, () => number, () => number];
+  const chances = [1, 2, 3, 4].map((n) => seeded(seed * 10 + n)) as [Chance, Chance, Chance, Chance];
   const service = await startService(chances[0]);
   const site = await openSite({ CAMPAIGN_SERVICE: service.url }, { apis: 2, workers });
   let chaos: Chaos | undefined;
   try {
     progress(site.describe());
     await until("an API to be ready", async () => (await fetch(`${site.urls[0]}/ok`)).ok, { timeoutMs: 60_000 });
-    const people = startPeople(site, service, () => chaos, { random: chances[1], clients, agentShare: 0.3, thinkMs });
+    const asking = startClients(site, { random: chances[1], clients, thinkMs });
+    const people = startPeople(site, service, { random: chances[3], chaos: () => chaos });
     chaos = startChaos(site, chances[2], everyMs);
     for (const endMs = performance.now() + seconds * 1_000; performance.now() < endMs; ) {
       await sleep(Math.min(10_000, Math.max(0, endMs - performance.now())));
-      progress(`${people.accepted.length} runs, ${people.counts.approvals} approvals, ${chaos.counts.kills} kills`);
+      progress(`${asking.accepted.length} runs, ${people.counts.approvals} approvals, ${chaos.counts.kills} kills`);
     }
     await chaos.stop();
-    await people.stopAsking();
+    await asking.stop();
     const restedMs = performance.now();
     await comeToRest(site, progress);
     await people.leave();
     const restSeconds = (performance.now() - restedMs) / 1_000;
     return {
-      verdict: await judge(site.db, people, service),
+      verdict: await judge(site.db, site.urls[0] as string, { clients: asking, people, service }),
       broken: chaos.counts,
       cutOff: service.cutOff(),
       restSeconds,

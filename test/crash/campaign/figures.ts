@@ -15,6 +15,11 @@ function faults({ verdict }: Report): Figure[] {
     ["failed", verdict.failed.length],
     ["effects done twice", verdict.doneTwice.length],
     ["effects not done", verdict.notDone.length],
+    ["effects done against a no", verdict.forbidden.length],
+    ["calls that changed their key", verdict.keysChanged.length],
+    ["messages lost or doubled", verdict.talk.wrong.length],
+    ["times a limit was exceeded", verdict.overLimit.length],
+    ["runs with a wrong priority", verdict.priorities.length],
     ["zombie writes", verdict.zombieWrites.length],
     ["questions decided twice", verdict.decidedTwice.length],
   ];
@@ -28,6 +33,12 @@ export function figures(report: Report): Figure[] {
     ["effects", verdict.effects],
     ["… whose answer was cut off", cutOff],
     ["… in doubt, and asked about", verdict.doubts],
+    ["runs of stock tool nodes", verdict.stock],
+    ["messages of conversations", verdict.talk.turns],
+    ["… merged with others", verdict.talk.merged],
+    ["… whose run was interrupted", verdict.talk.interrupted],
+    ["… whose run was rolled back", verdict.talk.takenBack],
+    ["… refused", verdict.talk.refused],
     ["kills", broken.kills],
     ["freezes", broken.freezes],
     ["database restarts", broken.databaseRestarts],
@@ -44,8 +55,11 @@ export function figures(report: Report): Figure[] {
 
 /** Promises that were broken, each with up to five examples. */
 export function violations({ verdict }: Report): string[] {
-  const { lost, stuck, failed, doneTwice, notDone, zombieWrites, decidedTwice } = verdict;
-  return Object.entries({ lost, stuck, failed, doneTwice, notDone, zombieWrites, decidedTwice })
+  const { lost, stuck, failed, doneTwice, notDone, forbidden, keysChanged, zombieWrites, decidedTwice } = verdict;
+  const { overLimit, priorities, talk } = verdict;
+  const acts = { doneTwice, notDone, forbidden, keysChanged };
+  const all = { lost, stuck, failed, ...acts, zombieWrites, decidedTwice, overLimit, priorities, talk: talk.wrong };
+  return Object.entries(all)
     .filter(([, found]) => found.length > 0)
     .map(([what, found]) => `${what}: ${found.length}, like ${found.slice(0, 5).join("; ")}`);
 }

@@ -21,6 +21,8 @@ export type Service = Readonly<{
 
 /** How often an answer is lost after the act. */
 const CUT_OFF = 0.02;
+/** How long an answer may take after the act, in which a caller may die. */
+const SLOWEST_MS = 200;
 
 /** On a free port of loopback; what it does by chance follows `random`. */
 export async function startService(random: () => number): Promise<Service> {
@@ -38,9 +40,10 @@ export async function startService(random: () => number): Promise<Service> {
     intent.keys.add(key);
     if (!honours || !byKey.has(key)) intent.done += 1;
     byKey.set(key, name);
-    if (random() >= CUT_OFF) return void response.end(JSON.stringify({ done: name }));
-    cut += 1;
-    response.destroy();
+    const isCut = random() < CUT_OFF;
+    cut += isCut ? 1 : 0;
+    const reply = (): unknown => (isCut ? response.destroy() : response.end(JSON.stringify({ done: name })));
+    setTimeout(reply, random() * SLOWEST_MS);
   };
   const server = createServer((request: IncomingMessage, response) => {
     const { pathname, searchParams } = new URL(request.url ?? "/", "http://service");

@@ -3,9 +3,7 @@ import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { durableTool } from "perdure/tools";
-import { z } from "zod";
-
-const SERVICE = process.env["CAMPAIGN_SERVICE"] ?? "";
+import { act, args, wasDone } from "./act.js";
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
 
@@ -29,14 +27,6 @@ export const work = (() => {
   return graph.compile();
 })();
 
-const args = z.object({ intent: z.string() });
-
-async function act(intent: string, key: string, honours: "key" | "nothing", signal: AbortSignal): Promise<string> {
-  const query = new URLSearchParams({ intent, key, honours });
-  const response = await fetch(`${SERVICE}/act?${query.toString()}`, { method: "POST", signal });
-  return `done: ${((await response.json()) as { done: string }).done}`;
-}
-
 const about = (name: string) => ({
   name,
   description: name,
@@ -59,8 +49,7 @@ const tools = [
     ...about("looks_up"),
     onUnknown: "lookup",
     lookup: async ({ intent }) => {
-      const response = await fetch(`${SERVICE}/status?${new URLSearchParams({ intent }).toString()}`);
-      const { done } = (await response.json()) as { done: boolean };
+      const done = await wasDone(intent);
       return done ? { done, result: `done: ${intent}` } : { done };
     },
   }),
