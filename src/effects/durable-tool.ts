@@ -7,7 +7,7 @@ import { refuse } from "./call.js";
 import { compensate } from "./compensate.js";
 import type { EffectKind, OnUnknown } from "./effect.js";
 import { effectSpec, type LookedUp } from "./effect-spec.js";
-import { type CallConfig, identityOf } from "./identity.js";
+import { type CallConfig, IDEMPOTENCY_KEY, identityOf } from "./identity.js";
 import { DURABLE_TOOL } from "./journaled-call.js";
 import { inLocalEffect } from "./local-scope.js";
 import { stoppedText } from "./messages.js";
@@ -110,11 +110,11 @@ async function invoke<Args>(
   const { name, effect, tier = "auto", timeoutMs = TIMEOUT_MS } = options;
   const port = effectsOf(config);
   if (port === undefined || effect === "none") {
-    const identity = identityOf(port ?? NOWHERE, config, { tool: name, args, explicit: options.key?.(args) ?? null });
+    const identity = ownIdentity(port ?? NOWHERE, config, { tool: name, args, explicit: options.key?.(args) ?? null });
     const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(config.signal ? [config.signal] : [])]);
     return fn(args, { key: identity.key, signal, config });
   }
-  const identity = identityOf(port, config, { tool: name, args, explicit: options.key?.(args) ?? null });
+  const identity = ownIdentity(port, config, { tool: name, args, explicit: options.key?.(args) ?? null });
   const irreversible = (options.reversibility ?? 1) < IRREVERSIBLE_BELOW;
   const { lookup, compensate: undo } = options;
   const spec = effectSpec(
@@ -143,6 +143,13 @@ async function invoke<Args>(
     );
   }
   return runEffect(spec);
+}
+
+/** A model's call that is written down already, for a tool of the same name that calls this one, is not this one's. */
+function ownIdentity(...[port, config, call]: Parameters<typeof identityOf>): ReturnType<typeof identityOf> {
+  const identity = identityOf(port, config, call);
+  if (identity.key !== config.configurable?.[IDEMPOTENCY_KEY]) return identity;
+  return identityOf(port, { ...config, toolCall: undefined }, call);
 }
 
 /** Outside of perdure a key is only as unique as its call. */

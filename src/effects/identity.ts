@@ -20,7 +20,7 @@ const EFFECT_EPOCH = "effect_epoch";
 /** `scope` is where questions are counted: the task, or the tool's call in it that this call is part of. */
 export type Identity = Readonly<{ key: string; argsHash: string; epoch: number; task: string; scope: string }>;
 
-/** `explicit` names the intent instead of the call; without either it is its arguments in its task. */
+/** `explicit` names the intent instead of the call; without either it is its arguments in the call around it, or in its task. */
 export function identityOf(
   port: Pick<EffectsPort, "tenantId" | "threadId">,
   config: CallConfig,
@@ -36,7 +36,10 @@ export function identityOf(
   if (explicit === null && id !== undefined) {
     return { key: keyOfCall(port, { messageId: messageIdOf(config, id), callId: id, tool, epoch }), ...place };
   }
-  const who = explicit === null ? ["task", scope, argsHash] : ["key", explicit];
+  // A call that is written down is the same intent in a fork, where the task is another.
+  const around = aroundOf(config);
+  const where = around === undefined ? ["task", scope] : ["within", around];
+  const who = explicit === null ? [...where, argsHash] : ["key", explicit];
   return { key: keyOf(port, [...who, tool, String(epoch)]), ...place };
 }
 
@@ -67,8 +70,14 @@ export function taskOf(config: CallConfig): string {
 }
 
 export function scopeOf(config: CallConfig): string {
+  const around = aroundOf(config);
+  return around === undefined ? taskOf(config) : `${taskOf(config)}/${around}`;
+}
+
+/** The key of the call that this one is part of. */
+function aroundOf(config: CallConfig): string | undefined {
   const around = config.configurable?.[IDEMPOTENCY_KEY];
-  return typeof around === "string" ? `${taskOf(config)}/${around}` : taskOf(config);
+  return typeof around === "string" ? around : undefined;
 }
 
 function epochOf(config: CallConfig): number {

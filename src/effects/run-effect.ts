@@ -6,16 +6,17 @@ import { settleDoubt } from "./doubt.js";
 import type { FoundEffect, Resolution } from "./effect.js";
 import { type EffectSpec, isRepeatable } from "./effect-spec.js";
 import { refuseInLocalEffect } from "./local-scope.js";
-import { taskCalls, whileRunning } from "./task-calls.js";
+import { taskCalls, whileRunning, whileWaiting } from "./task-calls.js";
 
 /** The result. Two branches that want the same get the same; `effect_conflict` for other arguments under one key. */
 export async function runEffect(spec: EffectSpec): Promise<unknown> {
   const { port, identity, tool, kind } = spec;
   if (kind !== "none") refuseInLocalEffect(`The tool "${tool}"`);
   for (let flying = port.flying.get(identity.key); flying !== undefined; flying = port.flying.get(identity.key)) {
-    if (flying.argsHash === identity.argsHash) return flying.done;
+    const { done } = flying;
+    if (flying.argsHash === identity.argsHash) return whileWaiting(done);
     // The other one is not cut off by it.
-    await flying.done.catch(() => undefined);
+    await whileWaiting(done.catch(() => undefined));
     // Some models give all calls of a message the same id.
     if (!isRepeatable(spec)) throw refuse(spec, conflict(spec));
   }

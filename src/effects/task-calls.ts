@@ -20,22 +20,37 @@ export function taskCalls(tasks: Map<string, TaskCalls>, scope: string): TaskCal
 
 /** A call that makes others counts as one that waits, until they are done. */
 export async function whileRunning<T>(calls: TaskCalls, work: () => Promise<T>): Promise<T> {
-  const store = within.getStore();
-  const outer = store?.calls === calls ? store : undefined;
+  const run = async (): Promise<T> => {
+    try {
+      return await within.run({ calls, inner: 0 }, work);
+    } finally {
+      leave(calls);
+    }
+  };
   calls.running += 1;
-  if (outer !== undefined && (outer.inner += 1) === 1) leave(calls);
+  return within.getStore()?.calls === calls ? whileWaiting(run()) : run();
+}
+
+/** The call that this code is part of, if any, does nothing itself until `done` is settled. */
+export async function whileWaiting<T>(done: Promise<T>): Promise<T> {
+  const call = within.getStore();
+  if (call === undefined) return done;
+  if ((call.inner += 1) === 1) leave(call.calls);
   try {
-    return await within.run({ calls, inner: 0 }, work);
+    return await done;
   } finally {
-    if (outer !== undefined && (outer.inner -= 1) === 0) calls.running += 1;
-    leave(calls);
+    if ((call.inner -= 1) === 0) call.calls.running += 1;
   }
 }
 
 /** Waits for the other calls, as one that does nothing itself meanwhile. */
 export async function othersDone(calls: TaskCalls): Promise<void> {
   leave(calls);
-  if (calls.running > 0) await new Promise<void>((resolve) => calls.idle.push(resolve));
+  while (calls.running > 0) {
+    await new Promise<void>((resolve) => calls.idle.push(resolve));
+    // Whoever waited for the one that was done last goes on first.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
   calls.running += 1;
 }
 

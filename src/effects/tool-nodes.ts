@@ -7,7 +7,13 @@ import { DURABLE_TOOL, journaledCall } from "./journaled-call.js";
 type Tool = Readonly<{ name: string; [DURABLE_TOOL]?: EffectKind }>;
 type Call = Readonly<{ name: string; id?: string; args: unknown }>;
 type RunTool = (call: Call, config: CallConfig | undefined, ...rest: readonly unknown[]) => Promise<unknown>;
-type ToolNode = { readonly tools: readonly Tool[]; runTool: RunTool; readonly [JOURNALED]?: true };
+type ToolNode = {
+  readonly tools: readonly Tool[];
+  runTool: RunTool;
+  /** Of langchain's: middleware, which may bring tools that the node doesn't have. */
+  readonly wrapToolCall?: unknown;
+  readonly [JOURNALED]?: true;
+};
 
 const JOURNALED = Symbol.for("perdure.journaled_tool_node");
 
@@ -49,7 +55,8 @@ export function effectToolsOf(graph: object): readonly Readonly<{ name: string; 
 function journal(node: ToolNode): void {
   const runTool = node.runTool.bind(node);
   const journaled: RunTool = (call, config, ...rest) => {
-    const tool = node.tools.find(({ name }) => name === call.name);
+    const brought = typeof node.wrapToolCall === "function" ? {} : undefined;
+    const tool = node.tools.find(({ name }) => name === call.name) ?? brought;
     return journaledCall(config ?? {}, { ...call, tool }, (own) => runTool(call, own, ...rest));
   };
   Object.defineProperties(node, {

@@ -7,7 +7,7 @@ import { RunnableLambda } from "@langchain/core/runnables";
 import { interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import type * as prebuilt from "@langchain/langgraph/prebuilt";
 import { createReactAgent, ToolNode } from "@langchain/langgraph/prebuilt";
-import { createAgent } from "langchain";
+import { createAgent, createMiddleware } from "langchain";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { listEvents } from "../../src/runs/events.js";
@@ -78,6 +78,10 @@ const nodes: readonly (readonly [string, (act: ReturnType<typeof numberTool>) =>
     (act) => createAgent({ model: model(), tools: [act], middleware: [durableMiddleware()] }),
   ],
   [
+    "createAgent with a tool that middleware brings",
+    (act) => createAgent({ model: model(), middleware: [bringing(act)] }),
+  ],
+  [
     "a subgraph",
     (act) =>
       new StateGraph(MessagesAnnotation)
@@ -87,6 +91,15 @@ const nodes: readonly (readonly [string, (act: ReturnType<typeof numberTool>) =>
   ],
 ];
 const model = () => scriptedModel([{ toolCalls: [...acts(1, 2)] }, { text: "done" }]);
+
+/** Middleware with a tool that the agent learns of when it runs. */
+const bringing = (act: ReturnType<typeof numberTool>) =>
+  createMiddleware({
+    name: "bringing",
+    tools: [tool(() => "", { name: "other", description: "isn't called", schema: z.object({}) })],
+    wrapModelCall: (request, handler) => handler({ ...request, tools: [...request.tools, act] }),
+    wrapToolCall: (request, handler) => handler(request.toolCall.name === "act" ? { ...request, tool: act } : request),
+  });
 
 test("each call of a stock tool node, wherever it is in a graph, is written down under the key that its tool finds", async () => {
   const entered = new Map(nodes.map(([name]): [string, Entered[]] => [name, []]));
@@ -351,6 +364,59 @@ test("an effect that an undeclared tool makes is its own, asks its own question,
     expect(status).toBe("success");
     expect(paid).toEqual([5, 5]);
     expect(await toolTexts(engine, threadId)).toEqual(["ordered 1", "ordered 2"]);
+  });
+});
+
+test("a tool may call a declared one of its own name: it is done once, also when the tool is called again in a fork", async () => {
+  const paid: number[] = [];
+  const schema = z.object({ n: z.number() });
+  const pay = durableTool<{ n: number }>(async ({ n }) => `paid ${paid.push(n)}`, {
+    ...{ name: "pay", description: "pays", schema, effect: "remote" },
+  });
+  let entered = 0;
+  const around = tool(
+    async (args: { n: number }, config: RunnableConfig) => {
+      entered += 1;
+      return pay.invoke(args, config);
+    },
+    { name: "pay", description: "pays, and counts", schema },
+  );
+  const graphs = {
+    stock: toolAgent(new ToolNode([around]), [{ name: "pay", args: { n: 5 } }]),
+    own: toolAgent(toolsNode([around]), [{ name: "pay", args: { n: 5 } }]),
+  };
+  await withEngine({ graphs }, async (engine) => {
+    for (const graphId of Object.keys(graphs)) {
+      [entered, paid.length] = [0, 0];
+      const { threadId, status } = await runToEnd(engine, { input: GO }, { graphId });
+      expect(status).toBe("success");
+      const before = (await engine.client.threads.getHistory(threadId)).find(({ next }) => next[0] === "tools")!;
+      await runToEnd(engine, { input: null, checkpoint: before.checkpoint }, { graphId, threadId });
+      expect(entered).toBe(2);
+      expect(paid).toEqual([5]);
+      expect(await toolTexts(engine, threadId)).toEqual(["paid 1"]);
+    }
+  });
+});
+
+test("two calls of one ToolNode that are one intent ask once, are done once, and get one result", async () => {
+  const paid: number[] = [];
+  const pay = durableTool<{ n: number }>(async ({ n }) => `paid ${paid.push(n)}`, {
+    ...{ name: "pay", description: "pays", schema: z.object({ n: z.number() }), effect: "remote", tier: "approval" },
+    key: ({ n }) => `order ${n}`,
+  });
+  const agent = toolAgent(
+    new ToolNode([pay, numberTool([])]),
+    [7, 7].map((n) => ({ name: "pay", args: { n } })).concat(acts(1) as never),
+  );
+  await withEngine({ graphs: { agent } }, async (engine) => {
+    const { threadId } = await runToEnd(engine, { input: GO });
+    const [question, ...others] = await openQuestions(engine, threadId);
+    expect(others).toEqual([]);
+    const { status } = await runToEnd(engine, { command: { resume: { [question!.id]: "approve" } } }, { threadId });
+    expect(status).toBe("success");
+    expect(paid).toEqual([7]);
+    expect(await toolTexts(engine, threadId)).toEqual(["paid 1", "paid 1", "did 1"]);
   });
 });
 

@@ -21,14 +21,17 @@ type ConfiguredRun = Readonly<{
 export function graphConfig({ run, lease, request, metadata, mode, model, clockOffsetMs }: ConfiguredRun) {
   const { config, context, interrupt_before, interrupt_after } = request;
   const ids = { run_id: lease.runId, thread_id: lease.threadId, graph_id: run.graphId, assistant_id: run.assistantId };
+  const durability = mode === "edge" ? ("exit" as const) : ("sync" as const);
   return {
     runId: lease.runId,
-    durability: mode === "edge" ? ("exit" as const) : ("sync" as const),
+    durability,
     configurable: {
       ...config.configurable,
       seed: seedOf(lease.runId, config.configurable),
       ...(model === null ? {} : { model }),
       ...ids,
+      // Internal to LangGraph, which reads it for graphs in graphs and leaves it to others to set: else these run ahead of what is stored.
+      __pregel_durability: durability,
       // Internal to LangGraph: refuses an answer to a question that isn't open instead of giving it to the next one.
       __pregel_strict_resume: true,
       [CLOCK_OFFSET]: clockOffsetMs,
