@@ -3,7 +3,7 @@
 import type { Db } from "../../../src/core/deps.js";
 import type { Said } from "./graphs/chat.js";
 import type { Conversation, Turn } from "./clients.js";
-import { get } from "./requests.js";
+import { get, persistently } from "./requests.js";
 
 export type Talk = Readonly<{
   turns: number;
@@ -21,8 +21,7 @@ export async function judgeConversations(db: Db, url: string, all: readonly Conv
   const counts = { turns: 0, refused: 0, merged: 0, interrupted: 0, takenBack: 0 };
   for (const { threadId, turns } of all) {
     if (!turns.some(({ runId }) => typeof runId === "string")) continue;
-    const { values } = await get<{ values: { messages?: readonly Said[] } }>(`${url}/threads/${threadId}/state`);
-    const messages = values.messages ?? [];
+    const messages = await messagesOf(`${url}/threads/${threadId}/state`);
     const fates = turns.map(({ runId }) => (typeof runId === "string" ? (statuses.get(runId) ?? "gone") : runId));
     turns.forEach((turn, i) => {
       const complaint = complaintOf(turn, fates[i], turns.slice(i + 1), messages);
@@ -39,6 +38,14 @@ export async function judgeConversations(db: Db, url: string, all: readonly Conv
     counts.takenBack += fates.filter((fate) => fate === "gone").length;
   }
   return { ...counts, wrong };
+}
+
+/** The API process may have been killed a moment ago. */
+async function messagesOf(url: string): Promise<readonly Said[]> {
+  type State = Readonly<{ values: Readonly<{ messages?: readonly Said[] }> }>;
+  const state = await persistently(AbortSignal.timeout(60_000), () => get<State>(url));
+  if (state === undefined) throw new Error(`nobody answers at ${url}`);
+  return state.values.messages ?? [];
 }
 
 const isOf = (role: Said["role"], said: string) => (message: Said) => message.role === role && message.content === said;
