@@ -87,6 +87,29 @@ export async function unmovedCheckpoints(
   }));
 }
 
+export type CurrentState = Readonly<{
+  seq: number;
+  ns: "";
+  checkpointId: string;
+  runId: RunId | null;
+  channels: readonly string[];
+  versions: readonly string[];
+}>;
+
+/** The newest checkpoint of the root graph, unless it was moved. */
+export async function currentState(sql: Sql, key: ThreadKey): Promise<CurrentState | undefined> {
+  const { rows } = await sql.query<CurrentState & Readonly<{ moved: boolean }>>(
+    `select seq, ns, checkpoint_id as "checkpointId", run_id as "runId", channels, versions, head is null as moved
+    from checkpoints
+    where tenant_id = $1 and thread_id = $2 and ns = ''
+    order by seq desc
+    limit 1`,
+    [key.tenantId, key.threadId],
+    PREPARED,
+  );
+  return rows[0]?.moved === false ? rows[0] : undefined;
+}
+
 export type StoredValue = Readonly<{ ns: string; channel: string; version: string; data: Buffer }>;
 
 /** The values at these versions; a channel that is empty at its version has none. */

@@ -14,11 +14,11 @@ export type RunSpan = Readonly<{
 type SpanRow = Omit<RunSpan, "base"> &
   Readonly<{ baseId: string | null; baseSeq: number; baseRunId: RunId | null; baseMoved: boolean }>;
 
-/** As far as the run has come, or as far as it was moved; undefined while there is nothing. */
+/** As far as the run has come, or, with `upTo`, as far as it was moved and to that checkpoint; undefined while there is nothing. */
 export async function runSpan(
   sql: Sql,
   run: Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>,
-  { moved }: Readonly<{ moved: boolean }>,
+  { upTo }: Readonly<{ upTo: number | null }>,
 ): Promise<RunSpan | undefined> {
   const { rows } = await sql.query<SpanRow>(
     `select newest.checkpoint_id as "checkpointId", newest.seq, p.key as "packKey", base.checkpoint_id as "baseId", base.seq as "baseSeq",
@@ -26,7 +26,7 @@ export async function runSpan(
     from (
       select c.checkpoint_id, c.seq, c.pack_id
       from checkpoints c
-      where c.tenant_id = $1 and c.thread_id = $2 and c.run_id = $3 and c.ns = '' and (not $4 or c.head is null)
+      where c.tenant_id = $1 and c.thread_id = $2 and c.run_id = $3 and c.ns = '' and ($4::bigint is null or c.seq <= $4 or c.head is null)
       order by c.seq desc
       limit 1
     ) newest
@@ -40,7 +40,7 @@ export async function runSpan(
     left join checkpoints base on base.tenant_id = $1 and base.thread_id = $2 and base.ns = ''
       and base.checkpoint_id = first.parent_id
     left join packs p on p.tenant_id = $1 and p.pack_id = newest.pack_id`,
-    [run.tenantId, run.threadId, run.runId, moved],
+    [run.tenantId, run.threadId, run.runId, upTo],
     PREPARED,
   );
   if (rows[0] === undefined) return undefined;

@@ -4,6 +4,8 @@ import type { Deps } from "../core/deps.js";
 import { isEngineError } from "../core/errors.js";
 import {
   checkpointsWithLateWrites,
+  type CurrentState,
+  currentState,
   type PlacedCheckpoint,
   type RecordPlace,
   type StoredWrite,
@@ -31,6 +33,8 @@ export type GatheredPack = Readonly<{
   file: PackFile;
   nodes: readonly Readonly<{ hash: Buffer; block: number }>[];
   checkpoints: readonly PlacedCheckpoint[];
+  /** What the running run works on: it stays, but all bodies that its messages need are moved with this pack. */
+  current: CurrentState | undefined;
   /** Writes that are in the records of `checkpoints`. */
   writes: readonly StoredWrite[];
   runs: readonly PlacedRun[];
@@ -78,14 +82,18 @@ export async function gatherPack(
     relied: [],
     readable: (read) => readable(deps, key, read),
   };
+  // First: what it needs is staged by then.
+  const newest = options.keepNewest ? await currentState(deps.db, key) : undefined;
   await gatherNodes(into);
   await gatherCheckpoints(into);
+  const current = newest && (await gatherMessages(into, newest));
   const lateOnes = await gatherLateWrites(into);
   const finished = await gatherRuns(into);
   const complete = into.bytesLeft > 0 && lateOnes === "all" && finished === "all";
   const { nodes, checkpoints, writes, runs, effects, relied } = into;
   if (nodes.length + checkpoints.length + runs.length === 0) return undefined;
-  return { file: await into.writer.finish(), nodes, checkpoints, writes, runs, effects, relied, complete };
+  const file = await into.writer.finish();
+  return { file, nodes, checkpoints, current, writes, runs, effects, relied, complete };
 }
 
 async function gatherNodes(into: Gathering): Promise<void> {
@@ -131,10 +139,20 @@ async function gatherCheckpoints(into: Gathering): Promise<void> {
   }
 }
 
+/** Bodies for the messages of the state that stays. Not for its sake alone: a run that ends soon has it moved anyway. */
+async function gatherMessages(into: Gathering, current: CurrentState): Promise<CurrentState | undefined> {
+  if (into.bytesLeft <= 0 || into.checkpoints.length === 0) return undefined;
+  for (const text of (await valuesOf(into, [current])).values()) await addBodies(into, inlineMessages(text));
+  return current;
+}
+
 const valueKey = (ns: string, channel: string, version: string) => `${ns}\0${version}\0${channel}`;
 
 /** The texts of all values that these checkpoints name. */
-async function valuesOf(into: Gathering, page: readonly UnmovedCheckpoint[]): Promise<Map<string, string>> {
+async function valuesOf(
+  into: Gathering,
+  page: readonly Pick<UnmovedCheckpoint, "ns" | "channels" | "versions">[],
+): Promise<Map<string, string>> {
   const wanted = new Map<string, { ns: string; channel: string; version: string }>();
   for (const { ns, channels, versions } of page) {
     channels.forEach((channel, i) => {

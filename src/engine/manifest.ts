@@ -31,9 +31,9 @@ type Writing = Readonly<{ deps: Deps; key: ThreadKey; packs: PackReader; hooks: 
 
 /** Writes the manifests that the thread's runs lack. Throws `unavailable` when the object store or the database is away. */
 export async function writeManifests(deps: Deps, key: ThreadKey, packs: PackReader, hooks: Hooks = {}): Promise<void> {
-  for (const runId of await dueManifests(deps.db, key)) {
+  for (const { runId, dueSeq } of await dueManifests(deps.db, key)) {
     try {
-      await writeManifest({ deps, key, packs, hooks }, runId);
+      await writeManifest({ deps, key, packs, hooks }, runId, dueSeq);
     } catch (error) {
       if (!isBodyLost(error)) throw error;
       const fields = { tenant_id: key.tenantId, thread_id: key.threadId, run_id: runId, code: error.code };
@@ -42,10 +42,10 @@ export async function writeManifests(deps: Deps, key: ThreadKey, packs: PackRead
   }
 }
 
-async function writeManifest(writing: Writing, runId: RunId): Promise<void> {
+async function writeManifest(writing: Writing, runId: RunId, dueSeq: number): Promise<void> {
   const { deps, key, hooks } = writing;
   const { reached = () => {} } = hooks;
-  const span = await runSpan(deps.db, { ...key, runId }, { moved: true });
+  const span = await runSpan(deps.db, { ...key, runId }, { upTo: dueSeq });
   if (span === undefined) return withdraw(writing, runId);
   const previous = await previousManifest(writing, span);
   // What the run started from isn't all there yet: this one has to wait for it.
@@ -69,7 +69,8 @@ async function writeManifest(writing: Writing, runId: RunId): Promise<void> {
   await reached("manifest_announced");
   await deps.bodies.create(pack.key, bytes);
   await reached("manifest_uploaded");
-  const doomed = await place(writing, { runId, packId, previousId: previous?.packId ?? null, seq: span.seq });
+  const seq = Math.max(span.seq, dueSeq);
+  const doomed = await place(writing, { runId, packId, previousId: previous?.packId ?? null, seq });
   await reached("manifest_placed");
   await removeDoomed(deps, doomed === false ? [pack] : doomed);
 }

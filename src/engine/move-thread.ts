@@ -106,7 +106,7 @@ async function place(deps: Deps, key: ThreadKey, packId: PackId, gathered: Gathe
       const checkpoints = await placeCheckpoints(sql, key, packId, gathered.checkpoints, keepNewest);
       const recorded = new Set(checkpoints.map((c) => checkpointRecordKey(c.ns, c.checkpointId)));
       const writes = gathered.writes.filter((w) => recorded.has(checkpointRecordKey(w.ns, w.checkpointId)));
-      await askForManifests(sql, key, checkpoints);
+      await askForManifests(sql, key, gathered.current ? [...checkpoints, gathered.current] : checkpoints);
       await deleteRecordedWrites(sql, key, writes);
       if (checkpoints.length > 0 || (gathered.complete && !keepNewest)) await deleteUnnamedValues(sql, key);
       await placeNodes(sql, key, packId, gathered.nodes);

@@ -30,7 +30,7 @@ type State = Readonly<{ values: Fields; next: readonly string[] }>;
 export async function runRecord(engine: Engine, run: RunRow) {
   const { db } = engine.deps;
   const [span, manifest, asked, effects] = await Promise.all([
-    runSpan(db, run, { moved: false }),
+    runSpan(db, run, { upTo: null }),
     manifestUri(engine, run),
     pendingApprovals(db, run),
     effectsOf(db, run),

@@ -3,7 +3,7 @@ import { PREPARED, type Sql } from "../core/deps.js";
 import type { PackId, RunId } from "../core/ids.js";
 import type { ThreadKey } from "./thread-lock.js";
 
-/** Notes how far the runs' checkpoints were moved; their manifests have to follow. Inside the transaction that moves them. */
+/** Notes how far the messages of the runs' checkpoints were moved; their manifests have to follow. Inside the transaction that moves them. */
 export async function askForManifests(
   sql: Sql,
   key: ThreadKey,
@@ -52,10 +52,10 @@ export async function withdrawManifest(
   return rows[0]?.packId ?? undefined;
 }
 
-/** Runs whose manifest doesn't reach what was moved of them, in their order. */
-export async function dueManifests(sql: Sql, key: ThreadKey): Promise<RunId[]> {
-  const { rows } = await sql.query<{ runId: RunId }>(
-    `select run_id as "runId"
+/** Runs whose manifest doesn't reach what was moved of them, in their order, with the checkpoint it has to reach. */
+export async function dueManifests(sql: Sql, key: ThreadKey): Promise<{ runId: RunId; dueSeq: number }[]> {
+  const { rows } = await sql.query<{ runId: RunId; dueSeq: number }>(
+    `select run_id as "runId", manifest_due_seq as "dueSeq"
     from runs
     where tenant_id = $1 and thread_id = $2
       and manifest_due_seq is not null and manifest_due_seq is distinct from manifest_seq
@@ -63,7 +63,7 @@ export async function dueManifests(sql: Sql, key: ThreadKey): Promise<RunId[]> {
     [key.tenantId, key.threadId],
     PREPARED,
   );
-  return rows.map(({ runId }) => runId);
+  return rows;
 }
 
 /** `seq` is the checkpoint that the manifest reaches, `dueSeq` the one it has to; null where there is none. */

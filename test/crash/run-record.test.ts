@@ -8,8 +8,6 @@ import { until } from "../helpers/wait.js";
 import { withCrashSite } from "./setup.js";
 import { RECORD_FIELDS } from "../helpers/run-record.js";
 
-/** The minimum that a resume needs. */
-
 type Entry = Readonly<{ sha256: string; uri: string; type: string }>;
 type Seen = Readonly<{ [field: string]: unknown; messages_uri: string | null; tool_results_uri: string | null }>;
 
@@ -40,13 +38,16 @@ test("in the middle of a tool call the run record is whole and its URIs resolve;
     await until("two calls to be held", () =>
       ["tool b", "tool c"].every((name) => journal.count(`enter ${name}`) === 1),
     );
-    await until("what is there to be moved", async () => (await record()).messages_uri !== null);
+    await until("what is there to be moved", async () => {
+      const { messages_uri: uri } = await record();
+      return uri !== null && resolve(uri).length === 2;
+    });
     const seen = await record();
     expect(Object.keys(seen)).toEqual(expect.arrayContaining(RECORD_FIELDS));
     expect(seen).toMatchObject({ status: "running", attempt: 1, current_step: "tool_execution", model: "stand-in" });
     expect(seen).toMatchObject({ token_so_far: provider.tokens(), error: null, pending_approval: null });
     const messages = resolve(seen.messages_uri!);
-    expect(messages[0]).toMatchObject({ type: "human" });
+    expect(messages.map(({ type }) => type)).toEqual(["human", "ai"]);
     expect(messages.every(isThere)).toBe(true);
     expect(resolve(seen.tool_results_uri!).every(isThere)).toBe(true);
 

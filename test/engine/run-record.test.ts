@@ -74,8 +74,9 @@ test("in the middle of a tool call and after a takeover the record has every fie
     expect(effects).toEqual([expect.objectContaining(call), expect.objectContaining(call)]);
     expect(effects.map(({ status }) => String(status)).sort()).toEqual(["started", "succeeded"]);
     const { messages } = await listedAt(t, record["messages_uri"]);
-    // The state that a run is at is moved when it is past it.
-    expect(messages.map(({ type }) => type)).toEqual(["human"]);
+    // Also those of the state that the run is at, which is moved when the run is past it.
+    expect(messages.map(({ type }) => type)).toEqual(["human", "ai"]);
+    expect(messages.map(({ uri }) => uri)).not.toContain(null);
     expect(await listedAt(t, record["tool_results_uri"])).toMatchObject({ tool_results: [] });
 
     await takeOver(t, run_id);
