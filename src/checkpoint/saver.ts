@@ -55,6 +55,8 @@ export type SaverOptions = Readonly<{
   inputBehind?: boolean;
   /** Called with each result of a task that a node called: nothing waits for its being stored but `flushed`. */
   onTaskResult?: () => void;
+  /** Values of the root graph that are no part of its checkpoints and belong to its result: stored with each. */
+  givenOut?: () => readonly (readonly [string, unknown])[];
   /** How values become nodes: the format's own, but in tests. */
   shape?: Shape;
 }>;
@@ -66,6 +68,15 @@ export type SaverOptions = Readonly<{
  */
 export function createSaver(options: SaverOptions): Saver {
   return new Saver(options);
+}
+
+/** Stands for a task in the writes that hold what a graph gave out. LangGraph passes over writes of tasks that it doesn't know. */
+const GIVEN_OUT = "perdure:given_out";
+
+/** What a checkpoint's graph gave out beside the state it keeps. */
+export function givenOutOf(tuple: CheckpointTuple): Readonly<Record<string, unknown>> {
+  const writes = (tuple.pendingWrites ?? []).filter(([task]) => task === GIVEN_OUT);
+  return Object.fromEntries(writes.map(([, channel, value]) => [channel, value]));
 }
 
 /** LangGraph's channel for what a called task returned. */
@@ -126,6 +137,17 @@ export class Saver extends BaseCheckpointSaver<string> {
       const runId = this.options.runId ?? null;
       return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
     });
+    const given = ns === "" && metadata.source === "loop" ? (this.options.givenOut?.() ?? []) : [];
+    const writes = indexWrites(
+      given.map(([channel, value]): PendingWrite => [channel, value]),
+      GIVEN_OUT,
+      "",
+    );
+    // With the checkpoint, in one statement.
+    if (writes.length > 0) {
+      const to = { threadId, ns, checkpointId: checkpoint.id };
+      await Promise.all([sent, this.send(threadId, (session) => draftWrites(session, to, writes))]);
+    }
     // Whether it failed is told by `flushed`, and by every later operation.
     if (this.options.inputBehind === true && metadata.source === "input") sent.catch(() => undefined);
     else await sent;

@@ -5,6 +5,7 @@ import type { RunOfThread } from "../runs/runs.js";
 import { KnowingSaver } from "../checkpoint/saver.js";
 import { newestCheckpointOfRun } from "../checkpoint/queries.js";
 import type { Engine } from "./engine.js";
+import { withGivenOut } from "./executor/given-out.js";
 import { renderJson, type Json } from "./render.js";
 import { loadRunContent } from "./run-content.js";
 import { getStateAt } from "./state.js";
@@ -34,7 +35,8 @@ export async function runResult(engine: Engine, run: RunOfThread): Promise<Json>
   const address = { checkpoint_id: checkpointId, checkpoint_ns: "" };
   const state = await getStateAt(engine, { tenantId, thread }, address, { subgraphs: false }, saver);
   const open = run.waitsFor === "approval" ? state.interrupts : [];
-  return renderJson(open.length > 0 ? { __interrupt__: open } : state.values) ?? null;
+  if (open.length > 0) return renderJson({ __interrupt__: open }) ?? null;
+  return renderJson(withGivenOut(state.values, tuple)) ?? null;
 }
 
 /** Of an error that expired its kind is still known. */

@@ -38,6 +38,7 @@ import { callTimeouts } from "./call-timeouts.js";
 import { withCallsClosed } from "./close-calls.js";
 import { EFFECTS } from "../../effects/port.js";
 import { createEffects } from "./effects.js";
+import { createGivenOut, withGivenOut } from "./given-out.js";
 import { graphConfig } from "./graph-config.js";
 import { attemptInput } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
@@ -149,7 +150,9 @@ async function streamGraph(
   // Before its code does anything: a worker that dies earlier was not killed by it.
   if (run.crashes > 0) await noteEntered(db, lease);
   const sink = openSink(request.watched);
+  const givenOut = createGivenOut();
   const saver = createSaver({
+    givenOut: givenOut.values,
     sql: db,
     tenantId,
     runId,
@@ -180,6 +183,7 @@ async function streamGraph(
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
+    const givesOut = givenOut.watch(graph);
     const begin = await attemptInput(db, saver, lease, request, run.begun);
     const { checkpoint, endsTasks, sleeps, pending } = begin;
     refuseMisfit(graph, pending, { ...run, version: options.graphs.version(run.graphId), threadId });
@@ -224,7 +228,10 @@ async function streamGraph(
     const stopped = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
     const outcome = policy.mode === "edge" ? edgeOutcome(run.graphId, stopped) : stopped;
     if (outcome.kind === "error") return { outcome, chunks: await lastChunks(outcome, () => sink) };
-    return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values: state.values };
+    // An earlier attempt may have stored it.
+    const last = givesOut ? await saver.getTuple({ configurable: { thread_id: threadId } }) : undefined;
+    const values: unknown = withGivenOut(state.values, last);
+    return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values };
   } finally {
     timeouts?.stop();
     drain.removeEventListener("abort", onDrain);
