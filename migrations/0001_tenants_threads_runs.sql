@@ -31,6 +31,8 @@ create table assistants (
   name text not null,
   description text,
   version int not null default 1,
+  -- Which code its runs are executed with: 'latest', 'own' (each stays with the version it began with), or a version.
+  pin text collate "C" not null default 'latest' check (pin ~ '^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$'),
   config jsonb not null default '{}',
   context jsonb not null default '{}',
   metadata jsonb not null default '{}',
@@ -107,6 +109,10 @@ create table runs (
   resolved_run_id uuid,
   multitask_strategy text not null default 'enqueue',
   agent_version text,
+  -- The only version that may execute it; empty: any.
+  pin text collate "C" not null default '',
+  -- The one that claims it first becomes its pin.
+  stays boolean not null default false,
   metadata jsonb not null default '{}',
   request bytea,
   content_pack_id uuid,
@@ -138,7 +144,7 @@ create table runs (
   constraint runs_head_unfinished check (not head or status in ('pending', 'running'))
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02);
 -- The claim's only queue index; a backed-off or sleeping run leaves it by available_at, a timer brings it back.
-create index runs_ready on runs (priority, graph_id, tenant_id, seq)
+create index runs_ready on runs (priority, graph_id, pin, tenant_id, seq)
   where status = 'pending' and head and available_at is null;
 create index runs_running on runs (graph_id, tenant_id) where status = 'running';
 create unique index runs_one_running on runs (tenant_id, thread_id) where status = 'running';

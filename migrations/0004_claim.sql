@@ -4,6 +4,7 @@
 -- highest priority first, each tenant in turn; limits are counted from the running runs. Of ten that are claimed one is of each
 -- less urgent priority that waits (`passed` counts), so that none starves and a backlog of one delays the others by little.
 -- With each run comes what its worker needs to begin, as far as it is here: one round trip starts it.
+-- A run with a pin is for workers of that version only: each graph is walked twice, for what any version may execute and for its own.
 -- `graph_max` and `tenant_max` are what the worker's langgraph.json says; a row in the database wins over it.
 create function claim_runs(
   slots int, owner text, lease_ms bigint, graphs text[], versions text[], graph_max int[], tenant_max int)
@@ -31,31 +32,31 @@ begin
     where b.n >= coalesce(t.max_running, tenant_max, 1000000)
   ),
   graph_free as materialized (
-    select g.graph_id, coalesce(l.max_running, g.configured, 1000000) - coalesce(b.n, 0) as free
-    from unnest(graphs, graph_max) g(graph_id, configured)
+    select g.graph_id, g.version, coalesce(l.max_running, g.configured, 1000000) - coalesce(b.n, 0) as free
+    from unnest(graphs, graph_max, versions) g(graph_id, configured, version)
     left join graph_limits l using (graph_id)
     left join (select graph_id, sum(n)::int as n from busy group by 1) b using (graph_id)
     where coalesce(l.max_running, g.configured, 1000000) > coalesce(b.n, 0)
   ),
-  -- Loose index scan: per priority and graph with room, from tenant to tenant, starting after the cursor, once round.
-  walk(priority, graph_id, start, wrapped, tenant_id, ok, got) as (
-    select c.priority, f.graph_id, c.tenant_id, false, c.tenant_id, false, 0
-    from claim_cursor c, graph_free f
+  -- Loose index scan: per priority, graph with room and pin, from tenant to tenant, starting after the cursor, once round.
+  walk(priority, graph_id, pin, start, wrapped, tenant_id, ok, got) as (
+    select c.priority, f.graph_id, p.pin, c.tenant_id, false, c.tenant_id, false, 0
+    from claim_cursor c, graph_free f, unnest(array['', f.version]) p(pin)
     union all
-    select w.priority, w.graph_id, w.start, nx.wrapped, nx.tenant_id, fr.ok, w.got + fr.ok::int
+    select w.priority, w.graph_id, w.pin, w.start, nx.wrapped, nx.tenant_id, fr.ok, w.got + fr.ok::int
     from walk w
     cross join lateral (
       (select r.tenant_id, w.wrapped as wrapped
         from runs r
         where r.status = 'pending' and r.head and r.available_at is null
-          and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id > w.tenant_id
+          and r.priority = w.priority and r.graph_id = w.graph_id and r.pin = w.pin and r.tenant_id > w.tenant_id
         order by r.tenant_id
         limit 1)
       union all
       (select r.tenant_id, true
         from runs r
         where not w.wrapped and r.status = 'pending' and r.head and r.available_at is null
-          and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id > ''
+          and r.priority = w.priority and r.graph_id = w.graph_id and r.pin = w.pin and r.tenant_id > ''
         order by r.tenant_id
         limit 1)
       limit 1
@@ -65,7 +66,7 @@ begin
     where w.got < slots and not (nx.wrapped and nx.tenant_id > w.start)
   ),
   candidate as materialized (
-    select w.priority, w.graph_id, w.tenant_id, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0) as free,
+    select w.priority, w.graph_id, w.pin, w.tenant_id, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0) as free,
       (w.tenant_id <= w.start) as lap, h.run_id, h.seq,
       (select c.passed from claim_cursor c where c.priority = w.priority) as passed
     from (select * from walk where ok) w
@@ -76,7 +77,7 @@ begin
       select r.run_id, r.seq
       from runs r
       where r.status = 'pending' and r.head and r.available_at is null
-        and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id = w.tenant_id
+        and r.priority = w.priority and r.graph_id = w.graph_id and r.pin = w.pin and r.tenant_id = w.tenant_id
       order by r.seq
       limit least(slots, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0), g.free)
     ) h
@@ -113,7 +114,7 @@ begin
   locked as materialized (
     select r.tenant_id, r.run_id
     from runs r
-    where (r.tenant_id, r.run_id) in (select tenant_id, run_id from pick)
+    where (r.tenant_id, r.run_id, r.pin) in (select tenant_id, run_id, pin from pick)
       and r.status = 'pending' and r.head and r.available_at is null
     order by r.run_id
     for no key update skip locked
@@ -123,9 +124,9 @@ begin
     set status = 'running', attempt = r.attempt + 1, commit_no = 0, lease_owner = owner, waits_for = null,
       lease_expires_at = clock_timestamp() + lease_ms * interval '1 ms',
       started_at = coalesce(r.started_at, clock_timestamp()), updated_at = clock_timestamp(),
-      agent_version = (select v.version from unnest(graphs, versions) v(graph_id, version) where v.graph_id = r.graph_id)
-    from locked
-    where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
+      agent_version = g.version, pin = case when r.stays then g.version else r.pin end
+    from locked, graph_free g
+    where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id and g.graph_id = r.graph_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
       r.metadata, r.request, r.provider, r.cheaper
   ),

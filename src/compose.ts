@@ -16,6 +16,7 @@ import type { Clock } from "./core/clock.js";
 import type { BodyStore, Deps, Log } from "./core/deps.js";
 import { isEngineError } from "./core/errors.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
+import { refuseVersion } from "./core/pin.js";
 import { policiesFrom, type PolicyOf, type RunPolicy } from "./core/policy.js";
 import type { Retention } from "./core/retention.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
@@ -359,6 +360,8 @@ export type PerdureOptions = Readonly<{
   oldSecretKeys?: readonly string[];
   /** By id: compiled or not, agents, entrypoints, or functions that make one. */
   graphs: Readonly<Record<string, unknown>>;
+  /** Of the graphs' code, as runs record it and assistants are pinned to it: a commit, say. "in-process" unless given. */
+  version?: string;
   /** What this process works on; all of it unless said otherwise, nothing with []. */
   loops?: readonly LoopName[];
   /** Runs executed at a time, by this process. */
@@ -391,13 +394,14 @@ export type Perdure = Readonly<{
 
 /** What `createPerdure` gives. */
 export function composePerdure(options: PerdureOptions): Perdure {
+  if (options.version !== undefined) refuseVersion(options.version, "version");
   const { logLevel, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });
   const { retention = null, identityHeaders = false, policies = {} } = options;
   const approvals = approvalDefaults(options.approvals ?? {});
   const policyOf = policiesFrom(policies);
-  const engine = composeEngine(parts, graphsFrom(options.graphs), {
+  const engine = composeEngine(parts, graphsFrom(options.graphs, options.version), {
     ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals },
   });
   const app = createApp(engine);

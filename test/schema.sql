@@ -47,11 +47,13 @@ table assistants
   name text not null
   description text
   version integer not null default 1
+  pin text collate "C" not null default 'latest'::text
   config jsonb not null default '{}'::jsonb
   context jsonb not null default '{}'::jsonb
   metadata jsonb not null default '{}'::jsonb
   created_at timestamp with time zone not null default now()
   updated_at timestamp with time zone not null default now()
+  constraint assistants_pin_check CHECK ((pin ~ '^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$'::text))
   constraint assistants_pkey PRIMARY KEY (tenant_id, assistant_id)
   constraint assistants_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
   CREATE INDEX assistants_graph ON perdure.assistants USING btree (tenant_id, graph_id)
@@ -306,6 +308,8 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   resolved_run_id uuid
   multitask_strategy text not null default 'enqueue'::text
   agent_version text
+  pin text collate "C" not null default ''::text
+  stays boolean not null default false
   metadata jsonb not null default '{}'::jsonb
   request bytea
   content_pack_id uuid
@@ -342,7 +346,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   CREATE INDEX runs_not_expired ON perdure.runs USING btree (tenant_id, finished_at) WHERE ((finished_at IS NOT NULL) AND (content_expired_at IS NULL))
   CREATE INDEX runs_of_thread ON perdure.runs USING btree (tenant_id, thread_id, seq DESC)
   CREATE INDEX runs_out ON perdure.runs USING btree (tenant_id, provider) WHERE (waits_for = 'provider'::text)
-  CREATE INDEX runs_ready ON perdure.runs USING btree (priority, graph_id, tenant_id, seq) WHERE ((status = 'pending'::text) AND head AND (available_at IS NULL))
+  CREATE INDEX runs_ready ON perdure.runs USING btree (priority, graph_id, pin, tenant_id, seq) WHERE ((status = 'pending'::text) AND head AND (available_at IS NULL))
   CREATE INDEX runs_running ON perdure.runs USING btree (graph_id, tenant_id) WHERE (status = 'running'::text)
   CREATE INDEX runs_waiting ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE (status = 'pending'::text)
   CREATE UNIQUE INDEX runs_one_head ON perdure.runs USING btree (tenant_id, thread_id) WHERE head
@@ -445,31 +449,31 @@ begin
     where b.n >= coalesce(t.max_running, tenant_max, 1000000)
   ),
   graph_free as materialized (
-    select g.graph_id, coalesce(l.max_running, g.configured, 1000000) - coalesce(b.n, 0) as free
-    from unnest(graphs, graph_max) g(graph_id, configured)
+    select g.graph_id, g.version, coalesce(l.max_running, g.configured, 1000000) - coalesce(b.n, 0) as free
+    from unnest(graphs, graph_max, versions) g(graph_id, configured, version)
     left join graph_limits l using (graph_id)
     left join (select graph_id, sum(n)::int as n from busy group by 1) b using (graph_id)
     where coalesce(l.max_running, g.configured, 1000000) > coalesce(b.n, 0)
   ),
-  -- Loose index scan: per priority and graph with room, from tenant to tenant, starting after the cursor, once round.
-  walk(priority, graph_id, start, wrapped, tenant_id, ok, got) as (
-    select c.priority, f.graph_id, c.tenant_id, false, c.tenant_id, false, 0
-    from claim_cursor c, graph_free f
+  -- Loose index scan: per priority, graph with room and pin, from tenant to tenant, starting after the cursor, once round.
+  walk(priority, graph_id, pin, start, wrapped, tenant_id, ok, got) as (
+    select c.priority, f.graph_id, p.pin, c.tenant_id, false, c.tenant_id, false, 0
+    from claim_cursor c, graph_free f, unnest(array['', f.version]) p(pin)
     union all
-    select w.priority, w.graph_id, w.start, nx.wrapped, nx.tenant_id, fr.ok, w.got + fr.ok::int
+    select w.priority, w.graph_id, w.pin, w.start, nx.wrapped, nx.tenant_id, fr.ok, w.got + fr.ok::int
     from walk w
     cross join lateral (
       (select r.tenant_id, w.wrapped as wrapped
         from runs r
         where r.status = 'pending' and r.head and r.available_at is null
-          and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id > w.tenant_id
+          and r.priority = w.priority and r.graph_id = w.graph_id and r.pin = w.pin and r.tenant_id > w.tenant_id
         order by r.tenant_id
         limit 1)
       union all
       (select r.tenant_id, true
         from runs r
         where not w.wrapped and r.status = 'pending' and r.head and r.available_at is null
-          and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id > ''
+          and r.priority = w.priority and r.graph_id = w.graph_id and r.pin = w.pin and r.tenant_id > ''
         order by r.tenant_id
         limit 1)
       limit 1
@@ -479,7 +483,7 @@ begin
     where w.got < slots and not (nx.wrapped and nx.tenant_id > w.start)
   ),
   candidate as materialized (
-    select w.priority, w.graph_id, w.tenant_id, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0) as free,
+    select w.priority, w.graph_id, w.pin, w.tenant_id, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0) as free,
       (w.tenant_id <= w.start) as lap, h.run_id, h.seq,
       (select c.passed from claim_cursor c where c.priority = w.priority) as passed
     from (select * from walk where ok) w
@@ -490,7 +494,7 @@ begin
       select r.run_id, r.seq
       from runs r
       where r.status = 'pending' and r.head and r.available_at is null
-        and r.priority = w.priority and r.graph_id = w.graph_id and r.tenant_id = w.tenant_id
+        and r.priority = w.priority and r.graph_id = w.graph_id and r.pin = w.pin and r.tenant_id = w.tenant_id
       order by r.seq
       limit least(slots, coalesce(t.max_running, tenant_max, 1000000) - coalesce(b.n, 0), g.free)
     ) h
@@ -527,7 +531,7 @@ begin
   locked as materialized (
     select r.tenant_id, r.run_id
     from runs r
-    where (r.tenant_id, r.run_id) in (select tenant_id, run_id from pick)
+    where (r.tenant_id, r.run_id, r.pin) in (select tenant_id, run_id, pin from pick)
       and r.status = 'pending' and r.head and r.available_at is null
     order by r.run_id
     for no key update skip locked
@@ -537,9 +541,9 @@ begin
     set status = 'running', attempt = r.attempt + 1, commit_no = 0, lease_owner = owner, waits_for = null,
       lease_expires_at = clock_timestamp() + lease_ms * interval '1 ms',
       started_at = coalesce(r.started_at, clock_timestamp()), updated_at = clock_timestamp(),
-      agent_version = (select v.version from unnest(graphs, versions) v(graph_id, version) where v.graph_id = r.graph_id)
-    from locked
-    where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id
+      agent_version = g.version, pin = case when r.stays then g.version else r.pin end
+    from locked, graph_free g
+    where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id and g.graph_id = r.graph_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
       r.metadata, r.request, r.provider, r.cheaper
   ),
@@ -576,6 +580,140 @@ begin
       where b.tenant_id = c.tenant_id
         and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id)))
   from claimed c;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.follow_pin(tenant text, assistant uuid, after uuid, most integer, OUT moved integer, OUT held integer, OUT last uuid)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+declare
+  said text := pin_said(tenant, assistant);
+  found uuid[];
+  free uuid[];
+begin
+  found := array(select o.thread_id from off_pin(tenant, assistant, said, after, most) o);
+  free := array(
+    select t.thread_id
+    from threads t
+    where t.tenant_id = tenant and t.thread_id = any(found)
+    order by t.thread_id
+    for no key update skip locked);
+  with locked as materialized (
+    select r.tenant_id, r.run_id
+    from runs r
+    where r.tenant_id = tenant and r.thread_id = any(free) and r.status in ('pending', 'running')
+      and r.assistant_id = assistant and r.kind = 'run' and is_off_pin(r.pin, r.stays, said)
+    order by r.run_id
+    for no key update
+  )
+  update runs r
+  set stays = said = 'own',
+    pin = case
+      when said = 'latest' then ''
+      when said <> 'own' then said
+      when r.attempt > 0 then coalesce(r.agent_version, '')
+      when r.resumes then last_version(r.tenant_id, r.thread_id)
+      else ''
+    end
+  from locked
+  where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id;
+  get diagnostics moved = row_count;
+  held := cardinality(found) - cardinality(free);
+  last := case when cardinality(found) = most then found[most] end;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.is_off_pin(pin text, stays boolean, said text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+  select stays <> (said = 'own') or said <> 'own' and pin <> case when said = 'latest' then '' else said end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.last_version(tenant text, thread uuid)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select coalesce((
+    select r.agent_version
+    from runs r
+    where r.tenant_id = tenant and r.thread_id = thread and r.agent_version is not null
+    order by r.seq desc
+    limit 1), '')
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.off_pin(tenant text, assistant uuid, said text, after uuid, most integer)
+ RETURNS TABLE(thread_id uuid)
+ LANGUAGE sql
+ STABLE
+AS $function$
+  (select r.thread_id
+    from runs r
+    where r.tenant_id = tenant and r.status = 'pending' and r.thread_id > after
+      and r.assistant_id = assistant and r.kind = 'run' and is_off_pin(r.pin, r.stays, said)
+    order by r.thread_id
+    limit most)
+  union
+  (select r.thread_id
+    from runs r
+    where r.tenant_id = tenant and r.status = 'running' and r.thread_id > after
+      and r.assistant_id = assistant and r.kind = 'run' and is_off_pin(r.pin, r.stays, said)
+    order by r.thread_id
+    limit most)
+  order by 1
+  limit most
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.pin_followed(tenant text, assistant uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+declare
+  said text := pin_said(tenant, assistant);
+begin
+  return not exists (
+    select 1 from off_pin(tenant, assistant, said, '00000000-0000-0000-0000-000000000000', 1));
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.pin_lock(tenant text, assistant uuid)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$ select hashtextextended(tenant || ' ' || assistant::text, 7264861091) $function$
+
+
+CREATE OR REPLACE FUNCTION perdure.pin_said(tenant text, assistant uuid)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_advisory_xact_lock_shared(pin_lock(tenant, assistant));
+  return coalesce(
+    (select a.pin from assistants a where a.tenant_id = tenant and a.assistant_id = assistant), 'latest');
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.run_pin(tenant text, assistant uuid, thread uuid, goes_on boolean, OUT pin text, OUT stays boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+declare
+  said text := pin_said(tenant, assistant);
+begin
+  stays := said = 'own';
+  pin := case when said = 'latest' then '' when not stays then said when goes_on then last_version(tenant, thread) else '' end;
 end
 $function$
 

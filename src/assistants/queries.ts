@@ -12,6 +12,8 @@ export type AssistantRow = Readonly<{
   name: string;
   description: string | null;
   version: number;
+  /** `latest`, `own`, or the version of the graph's code that its runs are executed with. */
+  pin: string;
   config: Readonly<Record<string, unknown>>;
   context: unknown;
   metadata: Readonly<Record<string, unknown>>;
@@ -20,7 +22,7 @@ export type AssistantRow = Readonly<{
 }>;
 
 const COLUMNS = `
-  assistant_id as "assistantId", graph_id as "graphId", name, description, version, config, context, metadata,
+  assistant_id as "assistantId", graph_id as "graphId", name, description, version, pin, config, context, metadata,
   created_at as "createdAt", updated_at as "updatedAt"`;
 
 /** The id of a graph's system assistant: `systemAssistantId("agent")` is the same everywhere. */
@@ -77,6 +79,30 @@ export async function getAssistant(
     [key.tenantId, id],
   );
   return rows[0];
+}
+
+/** Says which code its runs are executed with; undefined when there is no such assistant. */
+export async function setAssistantPin(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; assistantId: AssistantId; pin: string }>,
+): Promise<AssistantRow | undefined> {
+  const { rows } = await sql.query<AssistantRow>(
+    `update assistants
+    set pin = $3, updated_at = clock_timestamp()
+    where tenant_id = $1 and assistant_id = $2
+    returning ${COLUMNS}`,
+    [key.tenantId, key.assistantId, key.pin],
+  );
+  return rows[0];
+}
+
+/** The tenant's assistants, by graph and name. */
+export async function listAssistants(sql: Sql, tenantId: TenantId): Promise<AssistantRow[]> {
+  const { rows } = await sql.query<AssistantRow>(
+    `select ${COLUMNS} from assistants where tenant_id = $1 order by graph_id, name, assistant_id`,
+    [tenantId],
+  );
+  return rows;
 }
 
 export type AssistantFilter = Readonly<{

@@ -1,6 +1,7 @@
 // The command line: which groups of commands there are. Each registers its own in commands/.
 import { Command, CommanderError } from "commander";
 import { addApprovals } from "./commands/approvals.js";
+import { addAssistants } from "./commands/assistants.js";
 import { addBudgets } from "./commands/budgets.js";
 import { addEffects } from "./commands/effects.js";
 import { addLimits } from "./commands/limits.js";
@@ -34,6 +35,7 @@ export async function runProgram(
   };
   addServing(program, serving);
   addSetUp(program, setUp, open, onFailed);
+  addAssistants(program, open);
   addRuns(program, open);
   addLimits(program, open);
   addThreads(program, open, onFailed);

@@ -3,8 +3,10 @@ import { KnowingSaver } from "../checkpoint/saver.js";
 import { readNewestTuples } from "../checkpoint/read-tuples.js";
 import { isBodyLost, isEngineError } from "../core/errors.js";
 import { unwrittenToolsOf } from "../effects/tool-nodes.js";
-import type { TenantId, ThreadId } from "../core/ids.js";
-import { parkedThreads } from "../runs/threads.js";
+import { listAssistants } from "../assistants/queries.js";
+import type { AssistantId, TenantId, ThreadId } from "../core/ids.js";
+import { OWN, UNPINNED } from "../core/pin.js";
+import { type ParkedThread, parkedThreads } from "../runs/threads.js";
 import type { Engine } from "./engine.js";
 import { misfitOf } from "./fit.js";
 import { graphIdOf, openGraph } from "./state.js";
@@ -21,7 +23,14 @@ export type ParkedProblem = Readonly<{
   why: string;
 }>;
 
-export type ParkedReport = Readonly<{ threads: number; problems: readonly ParkedProblem[] }>;
+/** Threads that go on with other code than what is here, which can't say whether that can. */
+export type ParkedElsewhere = Readonly<{ graphId: string | null; pin: string; threads: number }>;
+
+export type ParkedReport = Readonly<{
+  threads: number;
+  problems: readonly ParkedProblem[];
+  elsewhere: readonly ParkedElsewhere[];
+}>;
 
 const AT_ONCE = 50;
 
@@ -40,22 +49,44 @@ export async function unwrittenTools({
 /** Looks at every thread that waits for a person or a time, or is being worked on. */
 export async function checkParked(engine: Engine, tenantId: TenantId): Promise<ParkedReport> {
   const problems: ParkedProblem[] = [];
+  const elsewhere = new Map<string, ParkedElsewhere>();
+  const pins = new Map((await listAssistants(engine.deps.db, tenantId)).map((row) => [row.assistantId, row.pin]));
   let threads = 0;
   for (let after: ThreadId | null = null; ; ) {
     const page: Awaited<ReturnType<typeof parkedThreads>> = await parkedThreads(engine.deps.db, {
       ...{ tenantId, after, limit: AT_ONCE },
     });
     threads += page.length;
-    for (const thread of page) problems.push(...(await problemsOf(engine, tenantId, thread)));
+    for (const thread of page) {
+      const pin = pinnedElsewhere(engine, pins, thread);
+      if (pin === null) problems.push(...(await problemsOf(engine, tenantId, thread)));
+      else count(elsewhere, graphIdOf(thread) ?? null, pin);
+    }
     const last = page.at(-1);
-    if (last === undefined || page.length < AT_ONCE) return { threads, problems };
+    if (last === undefined || page.length < AT_ONCE) return { threads, problems, elsewhere: [...elsewhere.values()] };
     after = last.threadId;
   }
 }
 
-type Parked = Awaited<ReturnType<typeof parkedThreads>>[number];
+/** The version that the thread goes on with, if that is not the one here. */
+function pinnedElsewhere(
+  { graphs }: Engine,
+  pins: ReadonlyMap<AssistantId, string>,
+  thread: ParkedThread,
+): string | null {
+  const said = (thread.assistantId && pins.get(thread.assistantId)) ?? UNPINNED;
+  const pin = said === OWN ? thread.agentVersion : said;
+  if (pin === null || pin === UNPINNED) return null;
+  const graphId = graphIdOf(thread);
+  return graphId !== undefined && graphs.has(graphId) && graphs.version(graphId) === pin ? null : pin;
+}
 
-async function problemsOf(engine: Engine, tenantId: TenantId, thread: Parked): Promise<ParkedProblem[]> {
+function count(elsewhere: Map<string, ParkedElsewhere>, graphId: string | null, pin: string): void {
+  const key = `${graphId} ${pin}`;
+  elsewhere.set(key, { graphId, pin, threads: (elsewhere.get(key)?.threads ?? 0) + 1 });
+}
+
+async function problemsOf(engine: Engine, tenantId: TenantId, thread: ParkedThread): Promise<ParkedProblem[]> {
   const graphId = graphIdOf(thread) ?? null;
   const known = graphId !== null && engine.graphs.has(graphId);
   const base = {
@@ -78,7 +109,7 @@ async function problemsOf(engine: Engine, tenantId: TenantId, thread: Parked): P
 async function misfits(
   engine: Engine,
   tenantId: TenantId,
-  thread: Parked,
+  thread: ParkedThread,
   base: Omit<ParkedProblem, "stops" | "why">,
 ): Promise<ParkedProblem[]> {
   const { deps, bodyReader } = engine;

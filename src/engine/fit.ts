@@ -16,9 +16,13 @@ export type Misfit = Readonly<{
 /** What of a checkpoint the graph has no place for. */
 export function misfitOf(graph: GraphShape, head: CheckpointTuple | undefined): Misfit {
   return {
-    nodes: pendingNodes(head).filter((node) => !Object.hasOwn(graph.nodes, node)),
+    nodes: lackedNodes(graph, pendingNodes(head)),
     keys: stateKeys(head).filter((key) => !Object.hasOwn(graph.channels, key)),
   };
+}
+
+export function lackedNodes(graph: Pick<GraphShape, "nodes">, nodes: readonly string[]): string[] {
+  return nodes.filter((node) => !Object.hasOwn(graph.nodes, node));
 }
 
 /** Throws `graph_changed` when the graph lacks a node that is to be entered. */
@@ -27,7 +31,7 @@ export function refuseMisfit(
   nodes: readonly string[],
   of: Readonly<{ graphId: string; version: string; threadId: string }>,
 ): void {
-  const gone = nodes.filter((node) => !Object.hasOwn(graph.nodes, node));
+  const gone = lackedNodes(graph, nodes);
   if (gone.length === 0) return;
   const names = gone.map((node) => JSON.stringify(node)).join(", ");
   throw new EngineError(

@@ -3,6 +3,8 @@
 import { checkpointExists } from "../checkpoint/queries.js";
 import { EngineError } from "../core/errors.js";
 import { nearest } from "../core/nearest.js";
+import { pinOfNext } from "../runs/pins.js";
+import { goesOn } from "./commands/layers.js";
 import type { CreateRunInput } from "./commands/create-run.js";
 import type { RunRequest } from "./commands/request.js";
 import type { Engine } from "./engine.js";
@@ -32,7 +34,8 @@ function refuseEdgeBreakpoints({ policyOf }: Engine, { assistant, request }: Cre
   }
 }
 
-async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: CreateRunInput): Promise<void> {
+async function refuseUnknownNodes({ deps, graphs }: Engine, input: CreateRunInput): Promise<void> {
+  const { assistant, request } = input;
   const named = [
     ...gotoNodes(request),
     ...breakpoints("interrupt_before", request.interrupt_before),
@@ -41,10 +44,12 @@ async function refuseUnknownNodes({ graphs }: Engine, { assistant, request }: Cr
   if (named.length === 0) return;
   const graph = await graphOf(graphs, { assistant, request });
   const nodes = Object.keys(graph.nodes).filter((node) => node !== "__start__");
-  for (const { path, node, also } of named) {
-    if (nodes.includes(node) || node === also) continue;
-    throw new EngineError("bad_request", `${path}: ${unknownNode(node, assistant.graphId, nodes)}`);
-  }
+  const unknown = named.find(({ node, also }) => !nodes.includes(node) && node !== also);
+  if (unknown === undefined) return;
+  const pin = await pinOfNext(deps.db, { ...input, ...assistant, goesOn: goesOn(request) });
+  // Other code is asked, which may have it.
+  if (pin !== "" && pin !== graphs.version(assistant.graphId)) return;
+  throw new EngineError("bad_request", `${unknown.path}: ${unknownNode(unknown.node, assistant.graphId, nodes)}`);
 }
 
 /** The graph that a run with this request is of, as its factory makes it for it. */

@@ -49,6 +49,7 @@ export async function runRecord(engine: Engine, run: RunRow) {
     thread_id: run.threadId,
     assistant_id: run.assistantId,
     agent_version: run.agentVersion,
+    pinned_to: run.pin === "" ? null : run.pin,
     model: modelOf(messages),
     current_step: stepOf(run, state, messages.at(-1)),
     status: run.status,

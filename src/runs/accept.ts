@@ -100,16 +100,17 @@ with asked as (
   where t.tenant_id = f.tenant_id and t.thread_id = f.thread_id
 ), accepted as (
   insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head, multitask_strategy, metadata,
-    request, resumes)
+    request, resumes, pin, stays)
   select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id,
     greatest(a.priority, (select best_priority from tenants p where p.tenant_id = a.tenant_id)), true, a.multitask_strategy,
-    a.metadata_below || t.metadata || a.metadata, a.request, a.resumes
+    a.metadata_below || t.metadata || a.metadata, a.request, a.resumes, p.pin, p.stays
   from asked a
   join (
     select tenant_id, thread_id, '{}'::jsonb as metadata from made
     union all
     select tenant_id, thread_id, metadata from free
   ) t using (tenant_id, thread_id)
+  cross join lateral run_pin(a.tenant_id, a.assistant_id, a.thread_id, a.resumes) p
   order by a.position
   returning *
 ), logged as (

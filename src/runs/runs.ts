@@ -37,6 +37,8 @@ export type RunRow = Readonly<{
   resolvedRunId: RunId | null;
   multitaskStrategy: MultitaskStrategy;
   agentVersion: string | null;
+  /** The only version that may execute it; empty: any. */
+  pin: string;
   metadata: Readonly<Record<string, unknown>>;
   errorCode: string | null;
   errorType: string | null;
@@ -57,7 +59,7 @@ export const RUN_COLUMNS = `
   available_at as "availableAt", merge_until as "mergeUntil", merged, waits_for as "waitsFor", provider,
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
   multitask_strategy as "multitaskStrategy",
-  agent_version as "agentVersion", metadata, error_code as "errorCode", error_type as "errorType",
+  agent_version as "agentVersion", pin, metadata, error_code as "errorCode", error_type as "errorType",
   error_preview as "errorPreview", cancel_reason as "cancelReason", result_checkpoint_id as "resultCheckpointId",
   created_at as "createdAt", updated_at as "updatedAt", started_at as "startedAt", finished_at as "finishedAt"`;
 
@@ -180,11 +182,13 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
   const { rows } = await sql.query<RunRow>(
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
-      multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes)
-    values ($1, $2, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7, $8, $9, $10,
+      multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays)
+    select $1, $2::uuid, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7::boolean, $8,
+      $9::jsonb, $10::bytea,
       clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
       clock_timestamp() + $13::float8 * interval '1 ms',
-      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14)
+      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin, p.stays
+    from run_pin($1, $4, $3, $14) p
     returning ${RUN_COLUMNS}`,
     [
       run.tenantId,

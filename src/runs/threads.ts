@@ -1,7 +1,7 @@
 // Conversations (table `threads`) as people read, make, label and delete them. Locking and status: thread-lock.ts.
 // Ephemeral threads belong to stateless runs: readers that serve people don't see them.
 import type { Sql } from "../core/deps.js";
-import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
 import type { ThreadKey } from "./thread-lock.js";
 
@@ -185,16 +185,19 @@ export async function deleteThreadRow(sql: Sql, key: ThreadKey): Promise<boolean
   return rowCount > 0;
 }
 
+export type ParkedThread = ThreadRow &
+  Readonly<{ runId: RunId | null; assistantId: AssistantId | null; agentVersion: string | null }>;
+
 /** Threads that are to go on some time: which of them, by id after `after`, and the code that ran them last. */
 export async function parkedThreads(
   sql: Sql,
   page: Readonly<{ tenantId: TenantId; after: ThreadId | null; limit: number }>,
-): Promise<(ThreadRow & Readonly<{ runId: RunId | null; agentVersion: string | null }>)[]> {
-  const { rows } = await sql.query<ThreadRow & { runId: RunId | null; agentVersion: string | null }>(
-    `select ${COLUMNS}, last.run_id as "runId", last.agent_version as "agentVersion"
+): Promise<ParkedThread[]> {
+  const { rows } = await sql.query<ParkedThread>(
+    `select ${COLUMNS}, last.run_id as "runId", last.assistant_id as "assistantId", last.agent_version as "agentVersion"
     from threads
     left join lateral (
-      select run_id, agent_version
+      select run_id, assistant_id, agent_version
       from runs r
       where r.tenant_id = threads.tenant_id and r.thread_id = threads.thread_id and r.agent_version is not null
       order by r.seq desc

@@ -7,7 +7,7 @@ import type { TenantId, TimerId } from "../core/ids.js";
  * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. `repack`: packs of which little is in use.
  * `prune`: bodies that nothing in a thread names any more, though no state is to go.
  * `retention`: what is kept for a time only goes, for the whole tenant. `approval.…`: nobody answered in time, those who may are
- * reminded, others may as well.
+ * reminded, others may as well. `assistant.pin`: unfinished runs are brought to the version that their assistant is pinned to.
  */
 export type TimerKind =
   | "run.release"
@@ -19,7 +19,8 @@ export type TimerKind =
   | "retention"
   | "approval.deadline"
   | "approval.remind"
-  | "approval.escalate";
+  | "approval.escalate"
+  | "assistant.pin";
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;

@@ -25,6 +25,7 @@ test("every graph has the assistant whose id follows from its name", async () =>
     name: "gate",
     description: null,
     version: 1,
+    pin: "latest",
     config: {},
     context: {},
     metadata: { created_by: "system" },

@@ -1,12 +1,10 @@
 // A deploy while threads wait: what can't go on is refused loudly, keeps its question, and goes on with the right code.
 import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
-import { createApp } from "../../src/api/app.js";
-import { composeEngine, composeLoops, prepareEngine } from "../../src/compose.js";
 import { approve } from "../../src/engine/approve.js";
 import { checkParked } from "../../src/engine/check-parked.js";
-import { graphsFrom } from "../../src/engine/graphs.js";
 import { DEFAULT_TENANT } from "../../src/core/ids.js";
+import { withDeploy } from "../helpers/deploy.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { until } from "../helpers/wait.js";
 
@@ -42,34 +40,6 @@ const post = (body: unknown) => ({
   headers: { "content-type": "application/json", accept: "application/json" },
   body: JSON.stringify(body),
 });
-
-/** The same installation with other code: its API, and a worker if wanted. */
-async function withDeploy(
-  t: TestEngine,
-  graph: unknown,
-  work: (deployed: {
-    engine: TestEngine["engine"];
-    app: TestEngine["app"];
-    startWorker(): () => Promise<void>;
-  }) => Promise<void>,
-): Promise<void> {
-  const { settings, ...parts } = t.engine as ReturnType<typeof composeEngine>;
-  const engine = composeEngine(
-    { deps: parts.deps, store: parts.store, source: null, close: async () => {} },
-    graphsFrom({ graph }, "v2"),
-    settings,
-  );
-  await prepareEngine(engine);
-  await work({
-    engine,
-    app: createApp(engine),
-    startWorker() {
-      const [worker] = composeLoops(engine, ["worker"], { concurrency: 1 });
-      worker?.start();
-      return async () => worker?.stop();
-    },
-  });
-}
 
 async function parked(t: TestEngine): Promise<string> {
   const worker = t.startWorker();
@@ -166,7 +136,7 @@ test("a deadline that met code without its node: the question opens again with i
 test("a check names threads whose node, state key or graph is gone, and says which of them stop", async () => {
   await withEngine({ graphs: { graph: asking("gate") }, workers: 0 }, async (t) => {
     const threadId = await parked(t);
-    expect(await checkParked(t.engine, DEFAULT_TENANT)).toEqual({ threads: 1, problems: [] });
+    expect(await checkParked(t.engine, DEFAULT_TENANT)).toEqual({ threads: 1, problems: [], elsewhere: [] });
     const found = async (graph: unknown) => {
       let report: Awaited<ReturnType<typeof checkParked>> | undefined;
       await withDeploy(t, graph, async ({ engine }) => void (report = await checkParked(engine, DEFAULT_TENANT)));

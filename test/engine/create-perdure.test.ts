@@ -8,13 +8,14 @@ const State = Annotation.Root({ n: Annotation<number> });
 const graph = new StateGraph(State).addNode("add", ({ n }) => ({ n: n + 1 })).addEdge("__start__", "add");
 
 describe("createPerdure", () => {
-  it("answers requests and executes runs in this process", async () => {
+  it("answers requests and executes runs in this process, in the version it is said to be", async () => {
     const database = await createTestDatabase();
     const perdure = createPerdure({
       databaseUrl: database.url,
       bodies: "memory:",
       graphs: { graph },
       logLevel: "silent",
+      version: "2026.11.30",
     });
     await perdure.start();
     const response = await perdure.fetch(
@@ -25,8 +26,16 @@ describe("createPerdure", () => {
       }),
     );
     expect(await response.json()).toEqual({ n: 2 });
+    const { rows } = await database.db.query("select agent_version from runs");
+    expect(rows).toEqual([{ agent_version: "2026.11.30" }]);
     await perdure.stop();
     await database.close();
+  });
+
+  it("refuses a version that an assistant couldn't be pinned to", async () => {
+    const options = { databaseUrl: "postgres://nobody@127.0.0.1:9/none", bodies: "memory:", graphs: { graph } };
+    const perdure = createPerdure({ ...options, version: "own" });
+    await expect(perdure.start()).rejects.toThrow('version: "own" is not the name of a version');
   });
 
   it("says what to do about a database that wasn't migrated", async () => {

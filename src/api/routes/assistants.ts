@@ -92,6 +92,7 @@ function toWire(row: AssistantRow) {
     name: row.name,
     description: row.description,
     version: row.version,
+    pin: row.pin,
     config: row.config,
     context: row.context,
     metadata: row.metadata,

@@ -6,10 +6,11 @@ import { isInOrder, type MultitaskStrategy, type Priority, supersedes } from "..
 import { pendingApprovals } from "../../approvals/approvals.js";
 import type { Caller } from "../../core/approval.js";
 import { appendEvent } from "../../runs/events.js";
+import { pinOfNext } from "../../runs/pins.js";
 import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
-import { refuseMisfit } from "../fit.js";
+import { lackedNodes, refuseMisfit } from "../fit.js";
 import { type Answers, countVote, refuseStrangers } from "./answer.js";
 import { endRuns } from "./end-runs.js";
 import { goneRuns, rollBackRuns } from "./roll-back-runs.js";
@@ -165,11 +166,26 @@ async function answerOf(
   refuseStrangers(asked, input.caller);
   if (input.graph !== null) {
     const nodes = asked.flatMap(({ node }) => node ?? []);
-    refuseMisfit(input.graph, nodes, { ...input.assistant, ...thread, version: input.graph.version });
+    await refuseMisfitHere(sql, input, input.graph, thread, nodes);
   }
   const vote = await countVote(sql, asked, answers, input.caller);
   if (vote !== undefined && "waiting" in vote) return vote;
   return { answers, decidedBy: vote?.decidedBy ?? input.caller.person ?? input.createdBy };
+}
+
+/** Throws `graph_changed` when this code lacks a node and may have to go on; of a run that is pinned to other code it can't know. */
+async function refuseMisfitHere(
+  sql: Sql,
+  { assistant }: CreateRunInput,
+  graph: NonNullable<CreateRunInput["graph"]>,
+  thread: LockedThread,
+  nodes: readonly string[],
+): Promise<void> {
+  if (lackedNodes(graph, nodes).length === 0) return;
+  const pin = await pinOfNext(sql, { ...thread, ...assistant, goesOn: true });
+  if (pin === "" || pin === graph.version) {
+    refuseMisfit(graph, nodes, { ...assistant, ...thread, version: graph.version });
+  }
 }
 
 /** Whether a new input has to wait for the answer to an open question. Throws `conflict` where such inputs are refused. */

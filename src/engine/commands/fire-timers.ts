@@ -11,12 +11,13 @@ import { getRun, makeNextHead, releaseRun, runThread } from "../../runs/runs.js"
 import { lockThreadIfFree, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { deleteThread } from "./delete-thread.js";
+import { fireFollowPin } from "./pin-assistant.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
 import { QUESTION_TIMERS, statusLeft } from "./questions.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
-export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete", ...QUESTION_TIMERS] as const;
+export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete", "assistant.pin", ...QUESTION_TIMERS] as const;
 const BATCH = 100;
 /** Of one kind at the same time: more of them would only wait for the same thing. */
 const MOST_UNDER_WAY = 20;
@@ -95,6 +96,8 @@ async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
       return wakeSleeper(deps, timer);
     case "thread.delete":
       return fireDelete(deps, timer);
+    case "assistant.pin":
+      return fireFollowPin(deps, timer);
     case "approval.deadline":
       return fireDeadline(deps, timer);
     case "approval.remind":
