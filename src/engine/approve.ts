@@ -1,6 +1,7 @@
 // Asking a person from inside a graph, with who may answer, until when, and what then.
 import { interrupt } from "@langchain/langgraph";
 import { POLICY } from "../core/approval.js";
+import { approveAnswerOf } from "./approve-answers.js";
 import { approvalSettings, type ApprovalSettings } from "./approval-policy.js";
 
 /** What to ask, and what the question comes with; lengths of time are like "24h", or milliseconds. */
@@ -23,8 +24,9 @@ export type Decision = Readonly<{
  * Parks the run until somebody who may has decided, for as long as it takes, and holds nothing meanwhile. As with LangGraph's
  * `interrupt`, the node is entered again from its top, so what stands before the call runs twice.
  *
- * Answers: `true`, `"yes"`, `"approve"`, `{type: "approve"}` and, with other details, `{type: "edit", details}` approve; all else,
- * `{type: "reject", message}` among it, does not.
+ * Answers: `true`, `"yes"`, `"approve"`, `{type: "approve"}`, `{approved: true}` and, with other details, `{type: "edit", details}` approve;
+ * `false`, `"no"`, `"reject"`, `{type: "reject"}` and `{approved: false}` do not; each object may have a `message`. Any other answer is
+ * refused, and the question stays open.
  *
  * @example
  * const { approved } = approve({
@@ -44,15 +46,11 @@ export function approve({ question, details, ...settings }: Approve): Decision {
   return decisionOf(interrupt(asked), details);
 }
 
-const YES = new Set<unknown>([true, "yes", "approve", "accept"]);
-
 function decisionOf(answer: unknown, details: unknown): Decision {
-  if (typeof answer !== "object" || answer === null) return { approved: YES.has(answer), message: null, details };
-  const given = answer as Readonly<{ type?: unknown; message?: unknown; details?: unknown }>;
-  const edited = given.type === "edit" && given.details !== undefined;
+  const given = approveAnswerOf(answer);
   return {
-    approved: edited || YES.has(given.type),
-    message: typeof given.message === "string" ? given.message : null,
-    details: edited ? given.details : details,
+    approved: given !== undefined && given.type !== "reject",
+    message: given?.message ?? null,
+    details: given?.type === "edit" ? given.details : details,
   };
 }

@@ -2,6 +2,7 @@
 // (Python); Agent Chat UI reads the one, Agent Inbox answers with a list of its own. Nobody has to change: questions are shown
 // in both casings, and answers are put into the shape that was asked for. What is stored stays as the graph made it.
 import { EngineError } from "../core/errors.js";
+import { approveAnswerOf } from "./approve-answers.js";
 import { POLICY, type QuestionForm } from "../core/approval.js";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -14,7 +15,8 @@ export function formOf(question: unknown): Readonly<{ form: QuestionForm; action
   const requests = Array.isArray(question) ? (question as unknown[]) : [question];
   const isInbox = requests.length > 0 && requests.every((request) => fieldsOf(fieldsOf(request)?.action_request));
   if (isInbox) return { form: "agent_inbox", actions: requests.length };
-  return { form: fields?.kind === "approval" ? "approve" : "other", actions: 1 };
+  // By its policy: others may call theirs so, too, and take any answer.
+  return { form: fields?.kind === "approval" && POLICY in fields ? "approve" : "other", actions: 1 };
 }
 
 /** The question with its actions under the names of every client; any other value as it is, without what is meant for us. */
@@ -57,14 +59,44 @@ function inBothCasings(item: unknown): unknown {
   return { ...fields, ...Object.fromEntries(more) };
 }
 
-/** An answer in the shape its question takes; what is in no known shape goes to the graph as it came. */
-export function answerAs(form: QuestionForm, answer: unknown): unknown {
+type Asked = Readonly<{ form: QuestionForm; actions: number }>;
+
+/**
+ * An answer in the shape its question takes; what is in no known shape goes to the graph as it came. Throws `bad_request` for one that
+ * its question can't take: it would fail the run, or be taken for a no that nobody said.
+ */
+export function answerAs({ form, actions }: Asked, answer: unknown): unknown {
+  if (form === "approve") {
+    const given = approveAnswerOf(answer);
+    if (given === undefined)
+      throw cantBeMeant('{"type": "approve"}, {"type": "reject"} or {"type": "edit", "details": …}');
+    return given;
+  }
   if (form !== "langchain") return answer;
   const responses = Array.isArray(answer) ? (answer as unknown[]) : [answer];
   const decisions = fieldsOf(answer)?.decisions ?? (responses.every(isInboxResponse) && responses.map(asDecision));
   if (!Array.isArray(decisions)) return answer;
+  if (decisions.length !== actions || !decisions.every(isDecision)) {
+    throw cantBeMeant(
+      `${actions} decision(s), each with the type approve, edit (with editedAction: {name, args}) or reject`,
+    );
+  }
   return { ...(Array.isArray(answer) ? {} : withoutInbox(answer)), decisions: decisions.map(inBothCasings) };
 }
+
+function cantBeMeant(wanted: string): EngineError {
+  return new EngineError("bad_request", `This question takes ${wanted}; it stays open`);
+}
+
+function isDecision(value: unknown): boolean {
+  const { type, editedAction, edited_action: edited = editedAction } = fieldsOf(value) ?? {};
+  if (type === "edit")
+    return typeof fieldsOf(edited)?.name === "string" && fieldsOf(fieldsOf(edited)?.args) !== undefined;
+  return typeof type === "string" && DECISIONS.has(type);
+}
+
+/** Of LangChain in all its versions; which of them an action allows is for its middleware to say. */
+const DECISIONS = new Set(["approve", "reject", "respond"]);
 
 const INBOX_TYPES = new Set(["accept", "ignore", "response", "edit"]);
 
@@ -87,7 +119,7 @@ function withoutInbox(answer: unknown): Fields {
 }
 
 /** The answer that says no, whatever was asked: what is given when nobody answered in time. */
-export function rejection(question: Readonly<{ form: QuestionForm; actions: number }>, message: string): unknown {
+export function rejection(question: Asked, message: string): unknown {
   const each = <T>(one: T): T[] => Array.from({ length: question.actions }, () => one);
   switch (question.form) {
     case "langchain":
@@ -114,6 +146,7 @@ export function answerTo(question: unknown, answer: YesOrNo): unknown {
   if (Array.isArray(actions)) {
     return { decisions: actions.map(() => ({ type: answer.kind, ...(message === null ? {} : { message }) })) };
   }
+  if (message !== null && fields.kind === "approval") return { type: answer.kind, message };
   if (message !== null) {
     throw new EngineError("bad_request", "This question takes no message; give the whole answer with --value <json>");
   }

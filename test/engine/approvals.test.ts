@@ -93,7 +93,7 @@ test("only those who may decide: others and callers nobody knows get 403, by wha
     expect(await approvals(t)).toMatchObject([{ status: "pending" }]);
     expect((await decide(t, true, by("carl", "sales, finance"))).status).toBe(200);
     expect(await ended(t)).toEqual(["paid"]);
-    expect(await approvals(t, "decided")).toMatchObject([{ decided_by: "carl", decision: "true" }]);
+    expect(await approvals(t, "decided")).toMatchObject([{ decided_by: "carl", decision: "approve" }]);
   });
 });
 
@@ -122,6 +122,30 @@ test("two of n: each person counts once, for the same answer; then it goes on, a
       ...Array<string>(4).fill("approval.voted"),
       "approval.decided",
     ]);
+  });
+});
+
+test("two of n: who says it in other words, or says why, says the same", async () => {
+  await withQuestion({ deciders: { roles: ["finance"] }, atLeast: 2 }, async (t) => {
+    expect((await decide(t, true, by("ann", "finance"))).status).toBe(409);
+    expect((await decide(t, { approved: true, message: "as agreed" }, by("bob", "finance"))).status).toBe(200);
+    expect(await ended(t)).toEqual(["paid"]);
+  });
+});
+
+test("an answer that can't be meant is refused with 422 by whatever door, is nobody's vote, and the question stays open", async () => {
+  await withQuestion({ deciders: { roles: ["finance"] }, atLeast: 2 }, async (t) => {
+    const resume = post({ assistant_id: "pay", command: { resume: { ok: 1 } } }, by("ann", "finance"));
+    const refused = [
+      await decide(t, "later", by("ann", "finance")),
+      await t.app.request(`/threads/${t.threadId}/runs`, resume),
+    ];
+    for (const response of refused) {
+      expect(response.status).toBe(422);
+      expect(await response.text()).toContain("it stays open");
+    }
+    expect(await approvals(t)).toMatchObject([{ status: "pending" }]);
+    expect(await eventTypes(t)).toEqual(["approval.asked"]);
   });
 });
 

@@ -1,11 +1,13 @@
 // Every client's shape of a question and of an answer.
 import { expect, test } from "vitest";
+import { POLICY } from "../../src/core/approval.js";
 import { answerAs, formOf, rejection, shownToClients } from "../../src/engine/hitl.js";
 
 const JS = {
   actionRequests: [{ name: "pay", args: { amount: 5 }, description: "Pay" }],
   reviewConfigs: [{ actionName: "pay", allowedDecisions: ["approve", "edit", "reject"] }],
 };
+const ONE = { form: "langchain", actions: 1 } as const;
 const PYTHON = {
   action_requests: [{ name: "pay", args: { amount: 5 } }],
   review_configs: [{ action_name: "pay", allowed_decisions: ["approve"] }],
@@ -36,22 +38,23 @@ test("the form of a question is known", () => {
   expect(formOf(PYTHON)).toEqual({ form: "langchain", actions: 1 });
   expect(formOf(INBOX)).toEqual({ form: "agent_inbox", actions: 1 });
   expect(formOf(INBOX[0])).toEqual({ form: "agent_inbox", actions: 1 });
-  expect(formOf({ kind: "approval", question: "Pay?" })).toEqual({ form: "approve", actions: 1 });
-  for (const question of ["Pay?", null, [], undefined]) expect(formOf(question).form).toBe("other");
+  expect(formOf({ kind: "approval", question: "Pay?", [POLICY]: {} })).toEqual({ form: "approve", actions: 1 });
+  for (const question of ["Pay?", null, [], undefined, { kind: "approval", question: "of somebody's own" }])
+    expect(formOf(question).form).toBe("other");
 });
 
 test("an edit goes in both casings", () => {
   const action = { name: "pay", args: { amount: 4 } };
   const both = { decisions: [{ type: "edit", editedAction: action, edited_action: action }] };
-  expect(answerAs("langchain", { decisions: [{ type: "edit", edited_action: action }] })).toEqual(both);
-  expect(answerAs("langchain", { decisions: [{ type: "edit", editedAction: action }] })).toEqual(both);
+  expect(answerAs(ONE, { decisions: [{ type: "edit", edited_action: action }] })).toEqual(both);
+  expect(answerAs(ONE, { decisions: [{ type: "edit", editedAction: action }] })).toEqual(both);
 });
 
 test("Agent Inbox's answers become decisions where LangChain's middleware asked", () => {
   const args = { action: "pay", args: { amount: 4 } };
   const action = { name: "pay", args: { amount: 4 } };
   expect(
-    answerAs("langchain", [
+    answerAs({ form: "langchain", actions: 4 }, [
       { type: "accept", args: null },
       { type: "ignore", args: null },
       { type: "response", args: "too much" },
@@ -65,13 +68,66 @@ test("Agent Inbox's answers become decisions where LangChain's middleware asked"
       { type: "edit", editedAction: action, edited_action: action },
     ],
   });
-  expect(answerAs("langchain", { type: "accept", args: null })).toEqual({ decisions: [{ type: "approve" }] });
+  expect(answerAs(ONE, { type: "accept", args: null })).toEqual({ decisions: [{ type: "approve" }] });
+});
+
+test("decisions that LangChain's middleware would fail on are refused, and say what it takes", () => {
+  const edit = (fields: object) => [{ type: "edit", ...fields }];
+  const bad = [[], [{ type: "approve" }, { type: "approve" }], [{ type: "dance" }], ["approve"], [null], [{}]];
+  for (const decisions of [
+    ...bad,
+    edit({}),
+    edit({ editedAction: { name: "pay" } }),
+    edit({ editedAction: { args: {} } }),
+  ])
+    expect(() => answerAs(ONE, { decisions }), JSON.stringify(decisions)).toThrow("This question takes 1 decision(s)");
+  expect(() => answerAs({ form: "langchain", actions: 2 }, [{ type: "accept", args: null }])).toThrow(
+    "takes 2 decision(s)",
+  );
+});
+
+test("answers to approve that mean the same are the same, and others are refused", () => {
+  const asked = { form: "approve", actions: 1 } as const;
+  const same = (answers: readonly unknown[], meant: object) => {
+    for (const answer of answers) expect(answerAs(asked, answer), JSON.stringify(answer)).toEqual(meant);
+  };
+  same([true, "yes", "Approve", { type: "accept", args: null }, [{ type: "accept" }], { approved: true }], {
+    type: "approve",
+  });
+  same([false, "no", "ignore", { type: "reject" }, { approved: false, details: 4 }], { type: "reject" });
+  same(
+    [
+      { type: "edit", details: 4 },
+      { approved: true, details: 4 },
+    ],
+    { type: "edit", details: 4 },
+  );
+  same(
+    [
+      { type: "no", message: "too much" },
+      { approved: false, message: "too much" },
+    ],
+    { type: "reject", message: "too much" },
+  );
+  for (const answer of [
+    "later",
+    "",
+    null,
+    1,
+    {},
+    [],
+    { approved: "maybe" },
+    { type: "edit" },
+    { details: 4 },
+    [true, true],
+  ])
+    expect(() => answerAs(asked, answer), JSON.stringify(answer)).toThrow("it stays open");
 });
 
 test("answers to other questions, and answers in no known shape, go to the graph as they came", () => {
   const inbox = [{ type: "accept", args: null }];
-  expect(answerAs("agent_inbox", inbox)).toBe(inbox);
-  for (const answer of ["yes", true, null, { anything: 1 }, [1, 2]]) expect(answerAs("langchain", answer)).toBe(answer);
+  expect(answerAs({ form: "agent_inbox", actions: 1 }, inbox)).toBe(inbox);
+  for (const answer of ["yes", true, null, { anything: 1 }, [1, 2]]) expect(answerAs(ONE, answer)).toBe(answer);
 });
 
 test("a rejection has the shape its question takes, one for each action", () => {

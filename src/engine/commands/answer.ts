@@ -50,7 +50,7 @@ export async function countVote(
     throw new EngineError("forbidden", `Interrupt ${interruptId} needs ${policy.atLeast} people: say who you are`);
   }
   const answer = answers[interruptId];
-  const answerSha256 = canonicalSha256(answer);
+  const answerSha256 = canonicalSha256(question.form === "approve" ? withoutMessage(answer) : answer);
   const decision = decisionWord(answer);
   await putVote(sql, { ...question, person: caller.person, decision, answerSha256 });
   await appendEvent(sql, question, {
@@ -61,6 +61,12 @@ export async function countVote(
   const same = (await listVotes(sql, question)).filter((vote) => vote.answerSha256.equals(answerSha256));
   if (same.length >= policy.atLeast) return { decidedBy: same.map(({ person }) => person).join(", ") };
   return { waiting: needsMore(question, same) };
+}
+
+/** Who says why says the same. */
+function withoutMessage(answer: unknown): unknown {
+  const { message: _message, ...said } = answer as Readonly<Record<string, unknown>>;
+  return said;
 }
 
 function needsMore({ approvalId, interruptId, policy }: ApprovalRow, same: readonly VoteRow[]): EngineError {

@@ -31,7 +31,10 @@ export async function resolveResume(sql: Sql, ask: Ask): Promise<Resolved> {
   if (unknown.length > 0) throw await notOpen(sql, ask, pending, unknown);
   const late = asked.find(({ overdue }) => overdue);
   if (late !== undefined && !ask.isEngine) throw tooLate(ask, late);
-  const answers = asked.map(({ interruptId: id, form }) => [id, answerAs(form, given[id])] as const);
+  const answers = asked.map((question) => {
+    const id = question.interruptId;
+    return [id, answerAs(question, given[id])] as const;
+  });
   return { answers: Object.fromEntries(answers), asked };
 }
 
