@@ -84,14 +84,42 @@ test("a worker that is there takes a dead one's run when its lease is over, and 
   });
 }, 120_000);
 
-test("a 20-step run is killed at 20 moments: 20 of 20 succeed, and no finished node is entered again", async () => {
+/** One worker has all of them, is killed when each has come to its moment, and another goes on. */
+async function killTogether<S extends Started>(
+  site: CrashSite,
+  runs: readonly S[],
+  isThere: (run: S) => Promise<boolean> | boolean,
+): Promise<void> {
+  const args = ["--concurrency", String(runs.length)];
+  const worker = site.worker({}, args);
+  for (const run of runs) await until("a run to come to its moment", () => isThere(run), { everyMs: 5 });
+  await worker.kill();
+  await site.expire(worker);
+}
+
+test("a 20-step run is killed in each of its steps: 20 of 20 succeed, and no finished node is entered again", async () => {
+  await withCrashSite(async (site) => {
+    const steps = Array.from({ length: 20 }, (_, i) => i + 1);
+    const runs = await Promise.all(steps.map(async (n) => ({ ...(await start(site, "steps", 20, [`s${n}`])), n })));
+    await killTogether(site, runs, ({ n, journal }) => journal.count(`enter s${n}`) === 1);
+    for (const run of runs) expect(await stateLog(site, run)).toHaveLength(run.n - 1);
+    site.worker({}, ["--concurrency", "20"]);
+    for (const run of runs) {
+      await finished(site, run);
+      const entered = steps.map((n) => run.journal.count(`enter s${n}`));
+      expect(entered, `killed in s${run.n}`).toEqual(steps.map((n) => (n === run.n ? 2 : 1)));
+      expect(await stateLog(site, run)).toHaveLength(20);
+    }
+  });
+}, 120_000);
+
+test("a 20-step run is killed just after a step: no node whose end is stored is entered again", async () => {
   await withCrashSite(async (site) => {
     let worker = site.worker();
-    for (let moment = 1; moment <= 20; moment += 1) {
+    const moments = process.env["PERDURE_KILLS"] === "all" ? Array.from({ length: 20 }, (_, i) => i + 1) : [1, 9, 20];
+    for (const moment of moments) {
       const run = await start(site, "steps", 20);
-      // Odd lines are in the middle of a node, even ones between two.
-      const lines = moment * 2 - (moment % 2);
-      await killWhen(site, worker, `${lines} journal lines`, () => run.journal.lines().length >= lines);
+      await killWhen(site, worker, `step ${moment}`, () => run.journal.count(`leave s${moment}`) > 0);
       const before = await stateLog(site, run);
       worker = site.worker();
       await finished(site, run);
@@ -105,19 +133,19 @@ test("a 20-step run is killed at 20 moments: 20 of 20 succeed, and no finished n
 
 test("a functional entrypoint of five tasks is killed in each: finished tasks are not done again", async () => {
   await withCrashSite(async (site) => {
-    let worker = site.worker();
-    for (let moment = 1; moment <= 5; moment += 1) {
-      const run = await start(site, "tasks", 30, [`t${moment}`]);
-      // It may die before the result of the last one that ended is stored.
-      await killWhen(site, worker, `task ${moment} after a stored one`, async () => {
-        return run.journal.count(`enter t${moment}`) === 1 && (await storedResults(site, run)) >= moment - 2;
-      });
-      const stored = await storedResults(site, run);
-      worker = site.worker();
+    const tasks = [1, 2, 3, 4, 5];
+    const runs = await Promise.all(tasks.map(async (n) => ({ ...(await start(site, "tasks", 30, [`t${n}`])), n })));
+    // It may die before the result of the last one that ended is stored.
+    await killTogether(site, runs, async (run) => {
+      return run.journal.count(`enter t${run.n}`) === 1 && (await storedResults(site, run)) >= run.n - 2;
+    });
+    const stored = await Promise.all(runs.map((run) => storedResults(site, run)));
+    site.worker();
+    for (const [i, run] of runs.entries()) {
       await finished(site, run);
-      for (let i = 1; i <= 5; i += 1) {
-        const entered = run.journal.count(`enter t${i}`);
-        expect(entered, `t${i}, moment ${moment}, ${stored} stored`).toBeLessThanOrEqual(i <= stored ? 1 : 2);
+      for (const n of tasks) {
+        const entered = run.journal.count(`enter t${n}`);
+        expect(entered, `t${n}, killed in t${run.n}, ${stored[i]} stored`).toBeLessThanOrEqual(n <= stored[i]! ? 1 : 2);
       }
     }
   });
@@ -125,24 +153,25 @@ test("a functional entrypoint of five tasks is killed in each: finished tasks ar
 
 test("three parallel tool calls are killed at each: calls whose result is stored are not made again", async () => {
   await withCrashSite(async (site) => {
-    let worker = site.worker();
-    for (const [n, leaving] of TOOLS.entries()) {
-      const run = await start(
-        site,
-        "agent",
-        150,
-        TOOLS.slice(n + 1).map((name) => `tool ${name}`),
-      );
-      // It may die before the result of the last one that ended is stored.
-      await killWhen(site, worker, `tool ${leaving} to end after stored ones`, async () => {
-        return run.journal.count(`leave tool ${leaving}`) === 1 && (await storedResults(site, run)) >= n;
-      });
-      const stored = await storedResults(site, run);
-      worker = site.worker();
+    const runs = await Promise.all(
+      TOOLS.map(async (leaving, n) => {
+        const hold = TOOLS.slice(n + 1).map((name) => `tool ${name}`);
+        return { ...(await start(site, "agent", 150, hold)), leaving, n };
+      }),
+    );
+    // It may die before the result of the last one that ended is stored.
+    await killTogether(site, runs, async (run) => {
+      return run.journal.count(`leave tool ${run.leaving}`) === 1 && (await storedResults(site, run)) >= run.n;
+    });
+    const stored = await Promise.all(runs.map((run) => storedResults(site, run)));
+    site.worker();
+    for (const [r, run] of runs.entries()) {
       await finished(site, run);
       for (const [i, name] of TOOLS.entries()) {
         const entered = run.journal.count(`enter tool ${name}`);
-        expect(entered, `${name}, killed after ${leaving}, ${stored} stored`).toBeLessThanOrEqual(i < stored ? 1 : 2);
+        expect(entered, `${name}, killed after ${run.leaving}, ${stored[r]} stored`).toBeLessThanOrEqual(
+          i < stored[r]! ? 1 : 2,
+        );
       }
     }
   });
