@@ -192,6 +192,17 @@ test("a run that is being made while its assistant is pinned is pinned too", asy
   });
 });
 
+test("a pin that can't be set in time changes nothing, and says to try again", async () => {
+  await withEngine({ graphs: { graph: old }, workers: 0 }, async (t) => {
+    await t.db.db.tx(async (sql) => {
+      await sql.query("select run_pin('default', $1, $1, false)", [systemAssistantId("graph")]);
+      await expect(pinTo(t, "v7")).rejects.toMatchObject({ code: "unavailable" });
+    });
+    const { rows } = await t.db.db.query("select pin from assistants");
+    expect(rows).toEqual([{ pin: "latest" }]);
+  });
+});
+
 test("runs whose thread is held while their assistant is pinned follow by a timer, whatever became of who pinned it", async () => {
   await withEngine({ graphs: { graph: old }, workers: 0 }, async (t) => {
     const threads = [await t.client.threads.create(), await t.client.threads.create()];

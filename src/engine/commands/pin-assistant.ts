@@ -16,7 +16,7 @@ const LOCK_TIMEOUT = "set local lock_timeout = '2s'";
 /**
  * Pins an assistant: `latest`, `own` or a version. From then on new runs are for that; those that are there, also those that are being
  * executed for when their worker is lost, follow until this returns, or a timer sees to it where somebody holds their threads.
- * Throws `not_found`, and `unavailable` when runs were being accepted all the time: nothing was changed then.
+ * Throws `not_found`, and `unavailable` when somebody who makes a run of it doesn't come to an end: nothing was changed then.
  */
 export async function pinAssistant(
   deps: Deps,
@@ -26,7 +26,7 @@ export async function pinAssistant(
   const found = await getAssistant(deps.db, { tenantId, idOrGraphId });
   if (found === undefined) throw noAssistant(idOrGraphId);
   const { assistantId } = found;
-  const pinned = await deps.db.tx(async (sql) => {
+  const set = deps.db.tx(async (sql) => {
     await sql.query(LOCK_TIMEOUT);
     // Before the lock, as where it fires.
     await setTimer(sql, {
@@ -35,6 +35,9 @@ export async function pinAssistant(
     });
     await lockPin(sql, { tenantId, assistantId });
     return setAssistantPin(sql, { tenantId, assistantId, pin: pin.pin });
+  });
+  const pinned = await set.catch((error: unknown) => {
+    throw isLockTimeout(error) ? tooBusy(idOrGraphId, error) : error;
   });
   if (pinned === undefined) throw noAssistant(idOrGraphId);
   await followAll(deps, { tenantId, assistantId });
@@ -65,6 +68,16 @@ async function followAll(deps: Deps, key: Readonly<{ tenantId: TenantId; assista
     if (last === null) return;
     after = last;
   }
+}
+
+const isLockTimeout = (error: unknown): boolean => (error as { code?: unknown } | null)?.code === "55P03";
+
+function tooBusy(idOrGraphId: string, cause: unknown): EngineError {
+  return new EngineError(
+    "unavailable",
+    `Assistant ${JSON.stringify(idOrGraphId)} was not pinned: a run of it has been in the making for 2 s; try again`,
+    { cause },
+  );
 }
 
 export function noAssistant(idOrGraphId: string): EngineError {
