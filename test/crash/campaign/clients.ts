@@ -6,7 +6,7 @@ import { get, persistently, post, type Refusal } from "./requests.js";
 import type { Site } from "./site.js";
 
 /** What acts outside, and how many of a hundred things a client begins; the rest is short work and conversations. */
-const SHARES = { work: 38, agent: 24, careful: 7, bold: 7, approver: 10, chat: 9, burst: 5 } as const;
+const SHARES = { work: 35, agent: 24, careful: 7, bold: 7, approver: 13, chat: 9, burst: 5 } as const;
 type Graph = keyof typeof SHARES;
 
 export type Accepted = Readonly<{
