@@ -40,6 +40,12 @@ export function shownToClients(question: unknown): unknown {
   };
 }
 
+/** Questions that are for people, each once: calls that are one intent ask as one, each in its own task. */
+export function askedOnce<T>(questions: readonly T[]): T[] {
+  const ids = questions.map((question) => fieldsOf(question)?.id);
+  return questions.filter((_, at) => ids[at] === undefined || ids.indexOf(ids[at]) === at);
+}
+
 /** Fields that clients know by several names; the first that is there counts for all. */
 const SAME: readonly (readonly string[])[] = [
   ["args", "arguments"],

@@ -1,7 +1,7 @@
 // A state as the wire shows it: LangGraph's snapshot with checkpoints, tasks and open questions under the wire's names.
 import type { StateSnapshot } from "@langchain/langgraph";
 import type { OpenInterrupt } from "../checkpoint/pending.js";
-import { shownToClients } from "./hitl.js";
+import { askedOnce, shownToClients } from "./hitl.js";
 import { remainingNodes } from "./open-questions.js";
 import { sleepOf } from "./sleep.js";
 
@@ -67,7 +67,7 @@ export function toThreadState(snapshot: StateSnapshot, open?: readonly OpenInter
     created_at: snapshot.createdAt,
     checkpoint: toWireCheckpoint(snapshot.config),
     parent_checkpoint: toWireCheckpoint(snapshot.parentConfig),
-    interrupts: tasks.flatMap((task) => task.interrupts),
+    interrupts: askedOnce(tasks.flatMap((task) => task.interrupts)),
   };
 }
 

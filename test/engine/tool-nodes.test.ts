@@ -420,6 +420,33 @@ test("two calls of one ToolNode that are one intent ask once, are done once, and
   });
 });
 
+test("two calls of one intent in createAgent's tasks show one question, which both tasks wait for", async () => {
+  const paid: number[] = [];
+  const pay = durableTool<{ n: number }>(async ({ n }) => `paid ${paid.push(n)}`, {
+    ...{ name: "pay", description: "pays", schema: z.object({ n: z.number() }), effect: "remote", tier: "approval" },
+    key: ({ n }) => `order ${n}`,
+  });
+  const calls = [7, 7].map((n) => ({ name: "pay", args: { n } }));
+  const agent = createAgent({ model: scriptedModel([{ toolCalls: calls }, { text: "done" }]), tools: [pay] });
+  await withEngine({ graphs: { agent } }, async ({ client }) => {
+    const { thread_id } = await client.threads.create();
+    const shown: unknown[] = [];
+    for await (const { event, data } of client.runs.stream(thread_id, "agent", { input: GO, streamMode: "values" }))
+      if (event === "values" && "__interrupt__" in data) shown.push(data.__interrupt__);
+    const asked = (await client.threads.getState(thread_id)) as unknown as {
+      interrupts: { id: string }[];
+      tasks: { interrupts: { id: string }[] }[];
+    };
+    const [{ id } = { id: "" }] = asked.interrupts;
+    expect(asked.interrupts).toMatchObject([{ id }]);
+    expect(shown).toMatchObject([[{ id }]]);
+    expect(asked.tasks.flatMap(({ interrupts }) => interrupts)).toMatchObject([{ id }, { id }]);
+    await client.runs.wait(thread_id, "agent", { command: { resume: { [id]: "approve" } } });
+    expect((await client.threads.get(thread_id)).status).toBe("idle");
+    expect(paid).toEqual([7]);
+  });
+});
+
 test("a check names the tools of nodes that can't be wrapped, and not those that are", async () => {
   const act = numberTool([]);
   const paying = durableTool(async () => "paid", {

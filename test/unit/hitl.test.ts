@@ -1,7 +1,7 @@
 // Every client's shape of a question and of an answer.
 import { expect, test } from "vitest";
 import { POLICY } from "../../src/core/approval.js";
-import { answerAs, formOf, rejection, shownToClients } from "../../src/engine/hitl.js";
+import { answerAs, askedOnce, formOf, rejection, shownToClients } from "../../src/engine/hitl.js";
 
 const JS = {
   actionRequests: [{ name: "pay", args: { amount: 5 }, description: "Pay" }],
@@ -84,6 +84,11 @@ test("decisions that LangChain's middleware would fail on are refused, and say w
   expect(() => answerAs({ form: "langchain", actions: 2 }, [{ type: "accept", args: null }])).toThrow(
     "takes 2 decision(s)",
   );
+});
+
+test("a question that several tasks ask is shown once; those without an id all are", () => {
+  const [a, b, none] = [{ id: "a" }, { id: "b" }, { value: 1 }];
+  expect(askedOnce([a, b, none, { ...a }, none])).toEqual([a, b, none, none]);
 });
 
 test("answers to approve that mean the same are the same, and others are refused", () => {

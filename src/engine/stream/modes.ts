@@ -48,6 +48,8 @@ function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgo
   const running = new Map<string, string>();
   /** Tasks inside which something has ended. */
   const ended = new Set<string>();
+  /** Questions, by event. */
+  const told = new Set<string>();
   const name = (mode: string, ns: readonly string[]): string =>
     plan.subgraphs && ns.length > 0 ? `${mode}|${ns.join("|")}` : mode;
   const shown = (mode: Parameters<typeof plan.modes.has>[0], ns: readonly string[]): boolean =>
@@ -56,14 +58,14 @@ function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgo
   function* onChunk({ ns, mode, payload }: Chunk): Iterable<Outgoing> {
     switch (mode) {
       case "values":
-        if (shown("values", ns)) yield* stepEvent(name("values", ns), payload);
+        if (shown("values", ns)) yield* stepEvent(name("values", ns), payload, told);
         if (plan.modes.has("messages") && (plan.subgraphs || ns.length === 0)) {
           const complete = messages.completed(payload);
           if (complete.length > 0) yield event("messages/complete", complete, STEP);
         }
         return;
       case "updates":
-        if (shown("updates", ns)) yield* stepEvent(name("updates", ns), payload);
+        if (shown("updates", ns)) yield* stepEvent(name("updates", ns), payload, told);
         return;
       case "messages":
         yield* onMessage(ns, payload as readonly [unknown, unknown]);
@@ -155,15 +157,29 @@ function event(name: string, data: unknown, gate: Gate): Outgoing {
   return { kind: "event", event: { event: name, json: renderText(data) }, gate };
 }
 
-/** Values or updates; those that carry questions wait until they can be answered. */
-function* stepEvent(name: string, payload: unknown): Iterable<Outgoing> {
+/**
+ * Values or updates; those that carry questions wait until they can be answered. A question that several tasks ask, since their calls
+ * are one intent, is told once: clients gather them.
+ */
+function* stepEvent(name: string, payload: unknown, told: Set<string>): Iterable<Outgoing> {
   const fields = fieldsOf(payload);
   if (fields === undefined || !("__interrupt__" in fields)) {
     yield event(name, payload, STEP);
     return;
   }
   const open = openInterrupts(fields.__interrupt__);
-  if (open !== "internal") yield event(name, { ...fields, __interrupt__: open }, SETTLE);
+  if (open === "internal") return;
+  const fresh = open.filter((question) => isFirst(told, name, fieldsOf(question)?.id));
+  if (fresh.length === 0 && open.length > 0 && Object.keys(fields).length === 1) return;
+  yield event(name, { ...fields, __interrupt__: fresh }, SETTLE);
+}
+
+function isFirst(told: Set<string>, name: string, id: unknown): boolean {
+  if (typeof id !== "string") return true;
+  const key = `${name} ${id}`;
+  if (told.has(key)) return false;
+  told.add(key);
+  return true;
 }
 
 function* debugEvent(name: string, debug: Readonly<Record<string, unknown>>): Iterable<Outgoing> {
