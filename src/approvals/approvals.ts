@@ -48,6 +48,7 @@ const POLICY_FIELDS = [
   ["remind_ms", "remindMs"],
   ["escalate_ms", "escalateMs"],
   ["escalate_to", "escalateTo"],
+  ["allowed", "allowed"],
   ["on_message", "onMessage"],
 ] as const;
 

@@ -23,6 +23,8 @@ export type ApprovalPolicy = Readonly<{
   escalateMs: number | null;
   /** Who may decide as well once it was escalated. */
   escalateTo: People | null;
+  /** What may be decided of each action, as its question says; null: it doesn't say. */
+  allowed: readonly (readonly string[] | null)[] | null;
   /** A new input while the question is open: it withdraws the question, is refused, or waits for the answer. */
   onMessage: "withdraw" | "refuse" | "queue";
 }>;
@@ -38,6 +40,7 @@ export const NO_POLICY: ApprovalPolicy = {
   remindMs: null,
   escalateMs: null,
   escalateTo: null,
+  allowed: null,
   onMessage: "withdraw",
 };
 

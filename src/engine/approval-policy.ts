@@ -3,7 +3,7 @@ import { z } from "zod";
 import { type ApprovalPolicy, NO_POLICY, POLICY, type Question } from "../core/approval.js";
 import { EngineError } from "../core/errors.js";
 import { DURATION_HINT, parseDuration } from "../core/duration.js";
-import { formOf } from "./hitl.js";
+import { allowedDecisions, formOf } from "./hitl.js";
 
 const duration = z.union([z.int().min(1), z.string()]).transform((given, context) => {
   const ms = typeof given === "number" ? given : parseDuration(given);
@@ -51,6 +51,7 @@ function policyFrom(given: z.output<typeof approvalSettings>, below: ApprovalPol
     remindMs: given.remindAfter ?? below.remindMs,
     escalateMs: given.escalateAfter ?? below.escalateMs,
     escalateTo: given.escalateTo ?? below.escalateTo,
+    allowed: below.allowed,
     onMessage: given.onMessage ?? below.onMessage,
   };
 }
@@ -65,7 +66,7 @@ export function questionOf(
     interruptId: asked.id,
     node: asked.node,
     ...formOf(asked.value),
-    policy: own.success ? policyFrom(own.data, defaults) : defaults,
+    policy: { ...(own.success ? policyFrom(own.data, defaults) : defaults), allowed: allowedDecisions(asked.value) },
   };
 }
 

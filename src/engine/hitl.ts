@@ -3,7 +3,7 @@
 // in both casings, and answers are put into the shape that was asked for. What is stored stays as the graph made it.
 import { EngineError } from "../core/errors.js";
 import { approveAnswerOf } from "./approve-answers.js";
-import { POLICY, type QuestionForm } from "../core/approval.js";
+import { type ApprovalPolicy, POLICY, type QuestionForm } from "../core/approval.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -17,6 +17,25 @@ export function formOf(question: unknown): Readonly<{ form: QuestionForm; action
   if (isInbox) return { form: "agent_inbox", actions: requests.length };
   // By its policy: others may call theirs so, too, and take any answer.
   return { form: fields?.kind === "approval" && POLICY in fields ? "approve" : "other", actions: 1 };
+}
+
+/**
+ * What LangChain's middleware lets be decided of each action; null where it doesn't say. Only words that it knows: others would be
+ * content.
+ */
+export function allowedDecisions(question: unknown): ApprovalPolicy["allowed"] {
+  const fields = fieldsOf(question);
+  const actions = fields?.actionRequests ?? fields?.action_requests;
+  const configs: unknown = fields?.reviewConfigs ?? fields?.review_configs;
+  if (!Array.isArray(actions) || !Array.isArray(configs)) return null;
+  const allowed = actions.map((action) => {
+    const name = fieldsOf(action)?.name;
+    const config = configs.map(fieldsOf).find((given) => (given?.actionName ?? given?.action_name) === name);
+    const words = config?.allowedDecisions ?? config?.allowed_decisions;
+    const known = Array.isArray(words) ? words.filter((word) => word === "edit" || DECISIONS.has(word as string)) : [];
+    return known.length === 0 ? null : (known as string[]);
+  });
+  return allowed.every((words) => words === null) ? null : allowed;
 }
 
 /** The question with its actions under the names of every client; any other value as it is, without what is meant for us. */
@@ -65,13 +84,13 @@ function inBothCasings(item: unknown): unknown {
   return { ...fields, ...Object.fromEntries(more) };
 }
 
-type Asked = Readonly<{ form: QuestionForm; actions: number }>;
+type Asked = Readonly<{ form: QuestionForm; actions: number; policy?: Pick<ApprovalPolicy, "allowed"> }>;
 
 /**
  * An answer in the shape its question takes; what is in no known shape goes to the graph as it came. Throws `bad_request` for one that
  * its question can't take: it would fail the run, or be taken for a no that nobody said.
  */
-export function answerAs({ form, actions }: Asked, answer: unknown): unknown {
+export function answerAs({ form, actions, policy }: Asked, answer: unknown): unknown {
   if (form === "approve") {
     const given = approveAnswerOf(answer);
     if (given === undefined)
@@ -87,7 +106,33 @@ export function answerAs({ form, actions }: Asked, answer: unknown): unknown {
       `${actions} decision(s), each with the type approve, edit (with editedAction: {name, args}) or reject`,
     );
   }
+  refuseDisallowed(decisions as readonly Decided[], policy?.allowed ?? [], fieldsOf(answer)?.decisions !== undefined);
   return { ...(Array.isArray(answer) ? {} : withoutInbox(answer)), decisions: decisions.map(inBothCasings) };
+}
+
+type Decided = Readonly<{ type: string }>;
+
+/** The middleware would fail the run. */
+function refuseDisallowed(
+  decisions: readonly Decided[],
+  allowed: NonNullable<ApprovalPolicy["allowed"]>,
+  named: boolean,
+): void {
+  decisions.forEach(({ type }, at) => {
+    const words = allowed[at] ?? null;
+    if (words === null || words.includes(type)) return;
+    const path = `${named ? "decisions" : ""}[${at}].type`;
+    throw new EngineError(
+      "bad_request",
+      `${path}: this action takes ${words.join(", ")}, but not ${type}; the question stays open`,
+      { details: { path, allowed: words } },
+    );
+  });
+}
+
+/** Whether it can be answered with a no. */
+export function canBeRejected({ policy }: Asked): boolean {
+  return (policy?.allowed ?? []).every((words) => words === null || words.includes("reject"));
 }
 
 function cantBeMeant(wanted: string): EngineError {
@@ -101,7 +146,7 @@ function isDecision(value: unknown): boolean {
   return typeof type === "string" && DECISIONS.has(type);
 }
 
-/** Of LangChain in all its versions; which of them an action allows is for its middleware to say. */
+/** Of LangChain in all its versions, besides edit. */
 const DECISIONS = new Set(["approve", "reject", "respond"]);
 
 const INBOX_TYPES = new Set(["accept", "ignore", "response", "edit"]);

@@ -1,5 +1,5 @@
 // Questions that come with more than their text: who may answer, how many, until when, what then, and what a message does meanwhile.
-import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
+import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
 import { type Approve, approve } from "../../src/engine/approve.js";
 import { type EngineOptions, type TestEngine, withEngine } from "../helpers/engine.js";
@@ -147,6 +147,58 @@ test("an answer that can't be meant is refused with 422 by whatever door, is nob
     expect(await approvals(t)).toMatchObject([{ status: "pending" }]);
     expect(await eventTypes(t)).toEqual(["approval.asked"]);
   });
+});
+
+const review = (allowed: readonly (readonly string[])[]) => ({
+  actionRequests: allowed.map((_, n) => ({ name: `act ${n}`, args: {} })),
+  reviewConfigs: allowed.map((allowedDecisions, n) => ({ actionName: `act ${n}`, allowedDecisions })),
+});
+
+/** Asks as LangChain's middleware does. */
+function reviewGraph(allowed: readonly (readonly string[])[]) {
+  return new StateGraph(Log)
+    .addNode("ask", () => ({ log: [JSON.stringify(interrupt(review(allowed)))] }))
+    .addEdge(START, "ask")
+    .compile();
+}
+
+test("a decision that its action doesn't take is refused with 422 and its path by whatever door, and the question stays open", async () => {
+  const graphs = { pay: reviewGraph([["approve"], ["approve", "reject"]]) };
+  await withQuestion(
+    {},
+    async (t) => {
+      const no = { decisions: [{ type: "reject" }, { type: "reject" }] };
+      const inbox = [
+        { type: "accept", args: null },
+        { type: "edit", args: { action: "act 1", args: {} } },
+      ];
+      const resume = post({ assistant_id: "pay", command: { resume: inbox } });
+      const refused = [await decide(t, no), await t.app.request(`/threads/${t.threadId}/runs`, resume)];
+      expect(refused.map(({ status }) => status)).toEqual([422, 422]);
+      expect(await refused[0]!.text()).toContain("decisions[0].type: this action takes approve, but not reject");
+      expect(await refused[1]!.text()).toContain("[1].type: this action takes approve, reject, but not edit");
+      expect(await approvals(t)).toMatchObject([{ status: "pending" }]);
+      expect((await decide(t, { decisions: [{ type: "approve" }, { type: "reject" }] })).status).toBe(200);
+      expect(await ended(t)).toEqual([JSON.stringify({ decisions: [{ type: "approve" }, { type: "reject" }] })]);
+    },
+    { graphs },
+  );
+});
+
+test("at its deadline a question that takes no rejection ends, and one that does is rejected", async () => {
+  for (const [allowed, log] of [
+    [["approve"], []],
+    [["approve", "reject"], [expect.stringContaining("Nobody answered in time.")]],
+  ] as const) {
+    await withQuestion(
+      {},
+      async (t) => {
+        await makeDue(t, "approval.deadline");
+        expect(await ended(t)).toEqual(log);
+      },
+      { graphs: { pay: reviewGraph([allowed]) }, approvals: { deadline: "1h" } },
+    );
+  }
 });
 
 test("two of n: one that says no is enough", async () => {

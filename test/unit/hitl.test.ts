@@ -1,7 +1,7 @@
 // Every client's shape of a question and of an answer.
 import { expect, test } from "vitest";
 import { POLICY } from "../../src/core/approval.js";
-import { answerAs, askedOnce, formOf, rejection, shownToClients } from "../../src/engine/hitl.js";
+import { allowedDecisions, answerAs, askedOnce, formOf, rejection, shownToClients } from "../../src/engine/hitl.js";
 
 const JS = {
   actionRequests: [{ name: "pay", args: { amount: 5 }, description: "Pay" }],
@@ -84,6 +84,31 @@ test("decisions that LangChain's middleware would fail on are refused, and say w
   expect(() => answerAs({ form: "langchain", actions: 2 }, [{ type: "accept", args: null }])).toThrow(
     "takes 2 decision(s)",
   );
+});
+
+test("what may be decided of each action is by its name, in either casing, and only words that are known", () => {
+  const of = (names: readonly string[], configs: readonly object[]) =>
+    allowedDecisions({ actionRequests: names.map((name) => ({ name })), reviewConfigs: configs });
+  expect(allowedDecisions(JS)).toEqual([["approve", "edit", "reject"]]);
+  expect(allowedDecisions(PYTHON)).toEqual([["approve"]]);
+  const mail = { actionName: "mail", allowedDecisions: ["approve", "a secret"] };
+  expect(of(["pay", "mail", "mail"], [mail])).toEqual([null, ["approve"], ["approve"]]);
+  for (const question of [of(["pay"], [mail]), allowedDecisions("Pay?"), allowedDecisions(INBOX)])
+    expect(question).toBeNull();
+});
+
+test("a decision that its action doesn't take is refused by its path, in whatever shape it came", () => {
+  const asked = { form: "langchain", actions: 2, policy: { allowed: [null, ["approve", "reject"]] } } as const;
+  const edit = { type: "edit", editedAction: { name: "pay", args: {} } };
+  expect(() => answerAs(asked, { decisions: [edit, edit] })).toThrow(
+    "decisions[1].type: this action takes approve, reject",
+  );
+  const inbox = [
+    { type: "accept", args: null },
+    { type: "edit", args: { action: "pay", args: {} } },
+  ];
+  expect(() => answerAs(asked, inbox)).toThrow("[1].type");
+  expect(() => answerAs(asked, { decisions: [edit, { type: "reject" }] })).not.toThrow();
 });
 
 test("a question that several tasks ask is shown once; those without an id all are", () => {

@@ -8,7 +8,7 @@ import { appendEvent } from "../../runs/events.js";
 import { makeNextHead } from "../../runs/runs.js";
 import { lockThreadIfFree, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
-import { rejection } from "../hitl.js";
+import { canBeRejected, rejection } from "../hitl.js";
 import { afterCreation, type CreatedRun, createRunIn } from "./create-run.js";
 import { statusLeft, withdrawQuestions } from "./questions.js";
 import type { RunCommand } from "./request.js";
@@ -63,7 +63,8 @@ async function close(
   asking: RunSettings | undefined,
 ): Promise<CreatedRun | "ended"> {
   const { onDeadline } = question.policy;
-  if (onDeadline === "reject" && asking !== undefined) {
+  // Where no isn't among what it takes, the question ends: an answer would fail the run.
+  if (onDeadline === "reject" && canBeRejected(question) && asking !== undefined) {
     const resume = { [question.interruptId]: rejection(question, LATE) };
     return goOn(deps, sql, question, asking, { resume });
   }
