@@ -1,9 +1,9 @@
 // `perdure budgets`: what runs, threads and days may spend, and what models cost.
-import { listBudgets, putBudget, putPrice } from "../budgets/budgets.js";
+import { listBudgets, putPrice } from "../budgets/budgets.js";
 import type { BudgetScope, Limits, Price } from "../core/budget.js";
 import type { Deps } from "../core/deps.js";
 import { DEFAULT_TENANT } from "../core/ids.js";
-import { pricesOf } from "../engine/budgets.js";
+import { pricesOf, setBudget } from "../engine/budgets.js";
 import { type Output, table } from "./output.js";
 import { json, wire } from "./wire.js";
 
@@ -29,8 +29,14 @@ export async function budgetsSet(
   budget: Readonly<{ scope: BudgetScope; refId: string }> & Limits,
   print: Print,
 ): Promise<void> {
-  const row = await putBudget(deps.db, { tenantId: DEFAULT_TENANT, ...budget });
-  print.line(print.json ? json(wire(row)) : `Set: from the next call on, ${row.scope} ${row.refId} is held to it.`);
+  const row = await setBudget(deps.db, { tenantId: DEFAULT_TENANT, ...budget });
+  if (print.json) return print.line(json(wire(row)));
+  const { scope, refId } = row;
+  print.line(
+    row.exists
+      ? `Set: from the next call on, ${scope} ${refId} is held to it.`
+      : `Set, but there is no ${scope} ${refId}: one that is made with this id is held to it.`,
+  );
 }
 
 export async function pricesLs(deps: Deps, print: Print): Promise<void> {

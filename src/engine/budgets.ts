@@ -1,5 +1,5 @@
 // Which limits hold for a run, what it and those beside it have spent, and what its models cost.
-import { type BudgetRow, budgetsOfRun, listPrices, refOf } from "../budgets/budgets.js";
+import { type BudgetKey, type BudgetRow, budgetsOfRun, listPrices, putBudget, refOf } from "../budgets/budgets.js";
 import { DEFAULT_PRICES } from "../budgets/default-prices.js";
 import { callsOfRun, sumCalls } from "../budgets/model-calls.js";
 import { stepsOfRun } from "../checkpoint/queries.js";
@@ -14,9 +14,11 @@ import {
   type Spent,
 } from "../core/budget.js";
 import type { Sql } from "../core/deps.js";
+import { EngineError } from "../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import { activeMs } from "../runs/events.js";
-import type { RunRow } from "../runs/runs.js";
+import { getRun, type RunRow } from "../runs/runs.js";
+import { getThread } from "../runs/threads.js";
 
 type RunOf = Readonly<{ tenantId: TenantId; threadId: ThreadId; runId: RunId }>;
 export type Budget = Readonly<{ scope: BudgetScope; limits: Limits }>;
@@ -27,6 +29,22 @@ export function budgetsFor(policy: BudgetPolicy, set: readonly BudgetRow[]): Bud
     scope,
     limits: set.find((row) => row.scope === scope) ?? policy.limits[scope],
   })).filter(({ limits: { cost, tokens, steps, activeMs } }) => (cost ?? tokens ?? steps ?? activeMs) !== null);
+}
+
+/**
+ * Sets all limits of a run, a thread or the tenant's day. Who makes a thread may have chosen its id, and set what it may spend before:
+ * `exists` says whether it is there yet. Throws `not_found` for a run that isn't: it can't come.
+ */
+export async function setBudget(
+  sql: Sql,
+  budget: BudgetKey & Limits,
+): Promise<BudgetRow & Readonly<{ exists: boolean }>> {
+  const { tenantId, scope, refId } = budget;
+  if (scope === "run" && (await getRun(sql, { tenantId, runId: refId as RunId })) === undefined) {
+    throw new EngineError("not_found", `There is no run ${refId}; \`perdure runs ls\` lists them`);
+  }
+  const exists = scope !== "thread" || (await getThread(sql, { tenantId, threadId: refId as ThreadId })) !== undefined;
+  return { ...(await putBudget(sql, budget)), exists };
 }
 
 /** Spent and reserved, but for the call that is to be reserved. */

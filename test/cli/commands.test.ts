@@ -1,4 +1,5 @@
 // The commands that look at an installation and answer its questions, on a real one.
+import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { Annotation, interrupt, StateGraph } from "@langchain/langgraph";
@@ -158,6 +159,11 @@ describe("commands on an installation", () => {
         { scope: "thread", ref_id: first.thread_id, cost: 0.5, tokens: null },
       ]);
       expect((await cli("budgets", "set", "run", "x", "--cost", "1")).output).toContain("is not the id of a run");
+      const [none, noRun] = [randomUUID(), first.thread_id];
+      expect((await cli("budgets", "set", "run", noRun, "--cost", "1")).output).toContain(`There is no run ${noRun}`);
+      expect((await cli("budgets", "set", "thread", none, "--cost", "1")).output).toContain(
+        `there is no thread ${none}`,
+      );
       const refused = await Promise.all([
         cli("budgets", "set", "day"),
         cli("budgets", "set", "thread", first.thread_id, "--steps", "5"),

@@ -1,5 +1,6 @@
 // P12: a budget is a ceiling. What a call may take is reserved before it is made and settled with the answer; at the cap happens
 // what was chosen before.
+import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { type BudgetPolicy, NO_BUDGET, NO_LIMITS } from "../../src/core/budget.js";
 import type { RunPolicy } from "../../src/core/policy.js";
@@ -111,6 +112,21 @@ test("at the cap a run ends with what there is, if that was chosen", async () =>
     expect(provider.asked()).toBe(0);
     const { rows } = await t.db.db.query<{ type: string }>("select type from events where run_id = $1", [run_id]);
     expect(rows.map(({ type }) => type)).toContain("budget.exceeded");
+  });
+});
+
+test("a budget for a run that isn't there is refused; one for a thread that isn't there yet holds once it is", async () => {
+  await withBudget({}, async (t, provider) => {
+    const id = randomUUID();
+    const set = (scope: string) => request(t, "PUT", `/v1/budgets/${scope}/${id}`, { tokens: 1 });
+    expect(await set("run")).toMatchObject({ status: 404, body: { detail: expect.stringContaining(id) as unknown } });
+    expect(await set("thread")).toMatchObject({ status: 200, body: { exists: false } });
+    const { run_id } = await t.client.runs.create(id, "graph", { input: HELLO, ifNotExists: "create" });
+    await t.client.runs.join(id, run_id);
+    expect(await record(t, id, run_id)).toMatchObject({ needs_attention: { code: "budget_exceeded" } });
+    expect(provider.asked()).toBe(0);
+    expect(await set("thread")).toMatchObject({ body: { exists: true } });
+    expect((await request(t, "GET", "/v1/budgets")).body).toMatchObject([{ scope: "thread", ref_id: id }]);
   });
 });
 

@@ -1,11 +1,11 @@
 // What runs, threads and days may spend, and what models cost.
 import { Hono } from "hono";
 import { z } from "zod";
-import { type BudgetRow, listBudgets, putBudget, putPrice } from "../../budgets/budgets.js";
+import { type BudgetRow, listBudgets, putPrice } from "../../budgets/budgets.js";
 import { BUDGET_SCOPES, type BudgetScope, NO_LIMITS } from "../../core/budget.js";
 import { EngineError } from "../../core/errors.js";
 import { isUuid, type TenantId } from "../../core/ids.js";
-import { limitsShape, pricesOf } from "../../engine/budgets.js";
+import { limitsShape, pricesOf, setBudget } from "../../engine/budgets.js";
 import type { Engine } from "../../engine/engine.js";
 import type { ApiEnv } from "../env.js";
 import { json } from "../reply.js";
@@ -44,14 +44,15 @@ export function budgetRoutes(engine: Engine): Hono<ApiEnv> {
     return json(c, toWire(row));
   });
 
-  /** Sets all of it. Runs under way are held to it from their next call on. */
+  /** Sets all of it. Runs under way are held to it from their next call on; a thread, also one that is made later. */
   routes.put("/v1/budgets/:scope/:ref_id", async (c) => {
     const key = keyOf(c.get("tenantId"), c.req.param("scope"), c.req.param("ref_id"));
     const { cost = null, tokens = null, steps = null, active_ms: activeMs = null } = await readBody(c, budgetBody);
     if (key.scope !== "run" && (steps ?? activeMs) !== null) {
       throw new EngineError("bad_request", `steps, active_ms: only a run has them, not a ${key.scope}`);
     }
-    return json(c, toWire(await putBudget(db, { ...key, ...NO_LIMITS, cost, tokens, steps, activeMs })));
+    const row = await setBudget(db, { ...key, ...NO_LIMITS, cost, tokens, steps, activeMs });
+    return json(c, { ...toWire(row), exists: row.exists });
   });
 
   routes.get("/v1/prices", async (c) => {
