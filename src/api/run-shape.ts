@@ -3,6 +3,7 @@ import { isBodyLost, isEngineError } from "../core/errors.js";
 import { decodeRequest } from "../engine/commands/request.js";
 import type { Engine } from "../engine/engine.js";
 import { loadRunContent } from "../engine/run-content.js";
+import { endedBy } from "../core/run.js";
 import type { RunRow } from "../runs/runs.js";
 
 /** `fields`: those that will be shown; what a run was asked is read only when it is among them. */
@@ -18,6 +19,7 @@ export async function runShape(engine: Engine, run: RunRow, fields?: readonly st
     ...(fields === undefined || fields.includes("kwargs") ? await asked(engine, run) : {}),
     multitask_strategy: run.multitaskStrategy,
     ...(run.cancelReason === null ? {} : { cancel_reason: run.cancelReason }),
+    ...(endedBy(run) === null ? {} : { ended_by: endedBy(run) }),
   };
 }
 

@@ -2,7 +2,7 @@
 import type { Deps } from "../core/deps.js";
 import { EngineError, isBodyLost, isEngineError } from "../core/errors.js";
 import { DEFAULT_TENANT, type RunId, type ThreadId } from "../core/ids.js";
-import type { RunError, RunStatus } from "../core/run.js";
+import { endedBy, type RunError, type RunStatus } from "../core/run.js";
 import { attentionOf } from "../engine/attention.js";
 import { closeRun, type Resolve, retryRun } from "../engine/commands/retry-run.js";
 import { loadRunContent } from "../engine/run-content.js";
@@ -69,6 +69,7 @@ export async function runsShow(deps: Deps, runId: RunId, print: Output & Readonl
       resolved: resolvedOf(run),
       worker: run.leaseOwner,
       "cancelled because": run.cancelReason,
+      "ended by": endedBy(run),
       version: run.agentVersion,
       checkpoint: run.resultCheckpointId,
       created: run.createdAt,

@@ -10,7 +10,8 @@ export type RunError = Readonly<{ code: string; type: string; message: string; s
 
 /** How an attempt ended. The executor makes one; settling writes it. */
 export type Outcome =
-  | Readonly<{ kind: "success"; checkpointId: string | null }>
+  /** `endedBy`: the graph wasn't at its end. */
+  | Readonly<{ kind: "success"; checkpointId: string | null; endedBy?: "budget_exceeded" }>
   | Readonly<{
       kind: "interrupted";
       checkpointId: string | null;
@@ -69,6 +70,14 @@ export function isInOrder(
 
 /** After this many claims that ended with a dead worker and without progress, a person decides. */
 export const MAX_CRASHES = 3;
+
+/** What ended a run well before its graph was at its end; null: nothing did. */
+export function endedBy({
+  status,
+  errorCode,
+}: Readonly<{ status: RunStatus; errorCode: string | null }>): string | null {
+  return status === "success" ? errorCode : null;
+}
 
 export function isFinished(status: RunStatus): boolean {
   return status !== "pending" && status !== "running";

@@ -5,7 +5,7 @@ import { runSpan, type RunSpan } from "../checkpoint/run-span.js";
 import { isBodyLost, isEngineError } from "../core/errors.js";
 import type { Sql } from "../core/deps.js";
 import { seedOf } from "../core/seed.js";
-import { isFinished, type RunError } from "../core/run.js";
+import { endedBy, isFinished, type RunError } from "../core/run.js";
 import { listEffects } from "../effects/queries.js";
 import { manifestOfRun } from "../runs/manifests.js";
 import type { RunRow } from "../runs/runs.js";
@@ -73,7 +73,11 @@ export async function runRecord(engine: Engine, run: RunRow) {
     seed: seedOf(run.runId, request?.config.configurable),
     result_uri: resultUri(engine, run, span),
     trace_id: null,
-    error: run.errorCode === null ? null : { ...facts, message: failure?.message ?? run.errorPreview },
+    ended_by: endedBy(run),
+    error:
+      run.errorCode === null || run.status === "success"
+        ? null
+        : { ...facts, message: failure?.message ?? run.errorPreview },
     created_at: run.createdAt,
     updated_at: run.updatedAt,
   };

@@ -124,7 +124,7 @@ function steps(entries: readonly LogEntry[]): string {
 function settled({ outcome, type, code }: LogEntry["payload"]): string {
   if (outcome === "interrupted") return "parked: it holds no worker";
   if (outcome === "error") return `failed with ${say(type)} (${say(code)})`;
-  return `ended: ${say(outcome)}`;
+  return code === undefined ? `ended: ${say(outcome)}` : `ended before its graph did: ${say(outcome)} (${say(code)})`;
 }
 
 function state(run: RunRow, open: readonly string[], now: Date): string[] {

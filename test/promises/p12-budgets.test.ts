@@ -103,8 +103,11 @@ test("at the cap a run waits for a person, asks no model, and goes on where it w
   });
 });
 
-test("at the cap a run ends with what there is, if that was chosen", async () => {
-  await withBudget({ ...limits("run", 100), atCap: "finish" }, async (t, provider) => {
+test("at the cap a run ends with what there is, if that was chosen, and says that it did", async () => {
+  const finish = { ...limits("run", 100), atCap: "finish" } as const;
+  const work = async (t: TestEngine, provider: Provider) => {
+    // As of one process, which hands results over.
+    t.startWorker({ withApi: true });
     const { thread_id } = await t.client.threads.create();
     const { values, status, run_id } = await run(t, thread_id);
     expect(status).toBe("success");
@@ -112,7 +115,20 @@ test("at the cap a run ends with what there is, if that was chosen", async () =>
     expect(provider.asked()).toBe(0);
     const { rows } = await t.db.db.query<{ type: string }>("select type from events where run_id = $1", [run_id]);
     expect(rows.map(({ type }) => type)).toContain("budget.exceeded");
-  });
+
+    const why = { ended_by: "budget_exceeded" };
+    expect(await record(t, thread_id, run_id)).toMatchObject({ ...why, error: null, needs_attention: null });
+    expect(await t.client.runs.get(thread_id, run_id)).toMatchObject({ status: "success", ...why });
+    const told: unknown[] = [];
+    for await (const { event, data } of t.client.runs.joinStream(thread_id, run_id, { lastEventId: "-1" }))
+      if (event === "metadata") told.push(data);
+    expect(told).toEqual([
+      { run_id, attempt: 1 },
+      { run_id, attempt: 1, ...why },
+    ]);
+    expect(await t.client.runs.wait(thread_id, "graph", { input: HELLO })).toMatchObject({ messages: [{}, {}] });
+  };
+  await withBudget(finish, work, { workers: 0 });
 });
 
 test("a budget for a run that isn't there is refused; one for a thread that isn't there yet holds once it is", async () => {
@@ -123,7 +139,7 @@ test("a budget for a run that isn't there is refused; one for a thread that isn'
     expect(await set("thread")).toMatchObject({ status: 200, body: { exists: false } });
     const { run_id } = await t.client.runs.create(id, "graph", { input: HELLO, ifNotExists: "create" });
     await t.client.runs.join(id, run_id);
-    expect(await record(t, id, run_id)).toMatchObject({ needs_attention: { code: "budget_exceeded" } });
+    expect(await record(t, id, run_id)).toMatchObject({ needs_attention: { code: "budget_exceeded" }, ended_by: null });
     expect(provider.asked()).toBe(0);
     expect(await set("thread")).toMatchObject({ body: { exists: true } });
     expect((await request(t, "GET", "/v1/budgets")).body).toMatchObject([{ scope: "thread", ref_id: id }]);

@@ -142,6 +142,7 @@ const RUN_FIELDS = [
   "kwargs",
   "multitask_strategy",
   "cancel_reason",
+  "ended_by",
 ] as const;
 
 const refused = (message: string) => list.refine((value) => value === undefined, message);

@@ -113,7 +113,7 @@ function endingOf(outcome: Ended, preview: SettleOptions["preview"]): Ending {
   };
   switch (outcome.kind) {
     case "success":
-      return ending;
+      return { ...ending, errorCode: outcome.endedBy ?? null };
     case "interrupted":
       return { ...ending, waitsFor: outcome.interrupts.length > 0 ? "approval" : null };
     case "error":

@@ -81,7 +81,9 @@ export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
       if (ended === undefined) throw leaseLost(lease);
       await settle(deps, options, attempt, ended);
       if (ended.values !== undefined) await options.outages.over(run);
-      if (ended.outcome.kind === "success") options.handover.give(lease.runId, () => renderJson(ended.values) ?? null);
+      // Whoever waits reads what one has left that was ended before its graph was.
+      const whole = ended.outcome.kind === "success" && ended.outcome.endedBy === undefined;
+      if (whole) options.handover.give(lease.runId, () => renderJson(ended.values) ?? null);
     } catch (error) {
       const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
       const fields = { run_id: lease.runId, attempt: lease.attempt, code };
@@ -109,7 +111,7 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
   const policy = options.policyOf(attempt.run.graphId);
   try {
     const lost = policy.mode === "edge" ? edgeLost(attempt.run) : null;
-    if (lost !== null) return { outcome: lost, chunks: await lastChunks(lost, () => openSink(true)) };
+    if (lost !== null) return { outcome: lost, chunks: await lastChunks(lost, lease, () => openSink(true)) };
     const provider = await options.outages.inTheWay(attempt.run);
     if (provider !== null) return { outcome: waitsForProvider(provider, policy), chunks: NO_CHUNKS };
     return await streamGraph(deps, options, attempt, openSink);
@@ -133,7 +135,7 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
       cheaper: attempt.run.cheaper,
     });
     if (outcome?.kind === "outage") options.outages.found(attempt.run, outcome);
-    return outcome && { outcome, chunks: await lastChunks(outcome, () => sink ?? openSink(true)) };
+    return outcome && { outcome, chunks: await lastChunks(outcome, lease, () => sink ?? openSink(true)) };
   }
 }
 
@@ -227,7 +229,7 @@ async function streamGraph(
     const state = await graph.getState({ configurable: { thread_id: threadId } });
     const stopped = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
     const outcome = policy.mode === "edge" ? edgeOutcome(run.graphId, stopped) : stopped;
-    if (outcome.kind === "error") return { outcome, chunks: await lastChunks(outcome, () => sink) };
+    if (outcome.kind === "error") return { outcome, chunks: await lastChunks(outcome, lease, () => sink) };
     // An earlier attempt may have stored it.
     const last = givesOut ? await saver.getTuple({ configurable: { thread_id: threadId } }) : undefined;
     const values: unknown = withGivenOut(state.values, last);
@@ -260,8 +262,14 @@ async function bindGraph(
   return graph;
 }
 
-/** What is left to be shown of an attempt that failed. */
-async function lastChunks(outcome: Outcome, sinkOf: () => StreamSink): Promise<LastChunks> {
+/** What is left to be shown of an attempt that didn't come to its graph's end. */
+async function lastChunks(outcome: Outcome, { runId, attempt }: Lease, sinkOf: () => StreamSink): Promise<LastChunks> {
+  if (outcome.kind === "success" && outcome.endedBy !== undefined) {
+    const sink = sinkOf();
+    const metadata = { run_id: runId, attempt, ended_by: outcome.endedBy };
+    const final = await sink.finish([]).catch(() => []);
+    return { final: [...final, ...sink.number([{ event: "metadata", json: JSON.stringify(metadata) }])], ifSpent: [] };
+  }
   if (!("error" in outcome)) return NO_CHUNKS;
   const sink = sinkOf();
   // The error must be told even where the stream before it could not be stored.

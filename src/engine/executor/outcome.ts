@@ -84,7 +84,7 @@ function atCap(
     checkpointId,
   }: Readonly<{ policy: RunPolicy; cheaper: boolean; checkpointId: string | null }>,
 ): Extract<Outcome, { kind: "success" | "error" | "released" }> {
-  if (budget.atCap === "finish") return { kind: "success", checkpointId };
+  if (budget.atCap === "finish") return { kind: "success", checkpointId, endedBy: why.code };
   if (budget.atCap === "model" && !cheaper) return { kind: "released", afterMs: 0, cheaper: true };
   const error = { code: why.code, type: why.name, message: why.message };
   return { kind: "error", checkpointId, error, waitsFor: "person" };
