@@ -65,6 +65,8 @@ create table checkpoints (
   -- Beside a head: it was put again after its move. Of the record count its writes, and values that are nowhere else.
   pack_id uuid,
   block int,
+  -- Runs, other than its own, whose writes in the record count. One that was rolled back isn't among them any more.
+  written_by uuid[],
   -- Not null: it was pruned, and only these channels of it are kept, for the descendants that are rebuilt from them.
   delta_channels text[],
   created_at timestamptz not null default now(),

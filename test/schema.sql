@@ -130,6 +130,7 @@ table checkpoints
   head bytea
   pack_id uuid
   block integer
+  written_by uuid[]
   delta_channels text[]
   created_at timestamp with time zone not null default now()
   constraint checkpoints_here_or_moved CHECK (((head IS NOT NULL) OR ((pack_id IS NOT NULL) AND (block IS NOT NULL))))

@@ -39,9 +39,9 @@ export async function copyRows(sql: Sql, from: ThreadKey, to: ThreadId, packs: r
   const mapping = [packs.map((pack) => pack.from), packs.map((pack) => pack.packId)];
   await sql.query(
     `insert into checkpoints (tenant_id, thread_id, ns, checkpoint_id, parent_id, run_id, attempt, step, source, metadata,
-      channels, versions, head, pack_id, block, delta_channels, created_at)
+      channels, versions, head, pack_id, block, written_by, delta_channels, created_at)
     select c.tenant_id, $3, c.ns, c.checkpoint_id, c.parent_id, c.run_id, c.attempt, c.step, c.source, c.metadata,
-      c.channels, c.versions, c.head, m.pack_id, c.block, c.delta_channels, c.created_at
+      c.channels, c.versions, c.head, m.pack_id, c.block, c.written_by, c.delta_channels, c.created_at
     from checkpoints c
     left join unnest($4::uuid[], $5::uuid[]) m(from_pack, pack_id) on m.from_pack = c.pack_id
     where c.tenant_id = $1 and c.thread_id = $2

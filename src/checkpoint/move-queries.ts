@@ -53,13 +53,14 @@ export type UnmovedCheckpoint = Readonly<{
   channels: readonly string[];
   versions: readonly string[];
   head: Buffer;
+  runId: string | null;
   rowVersion: string;
   /** It was moved before, and put again since: the writes in its record belong to it still. */
   moved: RecordPlace | null;
 }>;
 
-/** Where the record of a moved checkpoint is. */
-export type RecordPlace = Readonly<{ block: number; pack: PackAddress }>;
+/** Where the record of a moved checkpoint is, and the other runs whose writes in it count. */
+export type RecordPlace = Readonly<{ block: number; pack: PackAddress; writtenBy: readonly string[] | null }>;
 
 /** Checkpoints whose content is in Postgres, in the order they were put; without the newest of each ns if `keepNewest`. */
 export async function unmovedCheckpoints(
@@ -68,8 +69,8 @@ export async function unmovedCheckpoints(
   page: Readonly<{ afterSeq: number; limit: number; keepNewest: boolean }>,
 ): Promise<UnmovedCheckpoint[]> {
   const { rows } = await sql.query<Omit<UnmovedCheckpoint, "moved"> & PlaceRow>(
-    `select c.seq, c.ns, c.checkpoint_id as "checkpointId", c.channels, c.versions, c.head, c.xmin::text as "rowVersion",
-      c.block, p.pack_id as "packId", p.key, p.block_offsets as offsets, p.block_hashes as hashes
+    `select c.seq, c.ns, c.checkpoint_id as "checkpointId", c.channels, c.versions, c.head, c.run_id as "runId",
+      c.xmin::text as "rowVersion", c.written_by as "writtenBy", c.block, p.pack_id as "packId", p.key, p.block_offsets as offsets, p.block_hashes as hashes
     from checkpoints c
     left join packs p on p.tenant_id = c.tenant_id and p.pack_id = c.pack_id
     where c.tenant_id = $1 and c.thread_id = $2 and c.head is not null and c.seq > $3
@@ -81,9 +82,9 @@ export async function unmovedCheckpoints(
     [key.tenantId, key.threadId, page.afterSeq, page.limit, page.keepNewest],
     PREPARED,
   );
-  return rows.map(({ packId, key: packKey, offsets, hashes, block, ...rest }) => ({
+  return rows.map(({ packId, key: packKey, offsets, hashes, block, writtenBy, ...rest }) => ({
     ...rest,
-    moved: packId === null ? null : { block, pack: { packId, key: packKey, offsets, hashes } },
+    moved: packId === null ? null : { block, writtenBy, pack: { packId, key: packKey, offsets, hashes } },
   }));
 }
 
@@ -132,7 +133,15 @@ export async function valuesAt(
 type CheckpointKey = Readonly<{ ns: string; checkpointId: string }>;
 
 export type StoredWrite = CheckpointKey &
-  Readonly<{ taskId: string; idx: number; taskPath: string; channel: string; data: Buffer; rowVersion: string }>;
+  Readonly<{
+    taskId: string;
+    idx: number;
+    taskPath: string;
+    channel: string;
+    data: Buffer;
+    runId: string | null;
+    rowVersion: string;
+  }>;
 
 /** The writes of these checkpoints that are in Postgres. */
 export async function writesOf(
@@ -143,7 +152,7 @@ export async function writesOf(
   if (checkpoints.length === 0) return [];
   const { rows } = await sql.query<StoredWrite>(
     `select w.ns, w.checkpoint_id as "checkpointId", w.task_id as "taskId", w.idx, w.task_path as "taskPath",
-      w.channel, w.data, w.xmin::text as "rowVersion"
+      w.channel, w.data, w.run_id as "runId", w.xmin::text as "rowVersion"
     from checkpoint_writes w
     where w.tenant_id = $1 and w.thread_id = $2
       and (w.ns, w.checkpoint_id) in (select * from unnest($3::text[], $4::uuid[]))
@@ -154,7 +163,7 @@ export async function writesOf(
   return rows;
 }
 
-export type LateCheckpoint = CheckpointKey & Readonly<{ rowVersion: string; moved: RecordPlace }>;
+export type LateCheckpoint = CheckpointKey & Readonly<{ runId: string | null; rowVersion: string; moved: RecordPlace }>;
 
 /** Moved checkpoints that got writes since: their records must be written again. */
 export async function checkpointsWithLateWrites(
@@ -162,9 +171,9 @@ export async function checkpointsWithLateWrites(
   key: ThreadKey,
   page: Readonly<{ limit: number; keepNewest: boolean }>,
 ): Promise<LateCheckpoint[]> {
-  const { rows } = await sql.query<Omit<LateCheckpoint, "moved"> & PackRow & Readonly<{ block: number }>>(
-    `select c.ns, c.checkpoint_id as "checkpointId", c.xmin::text as "rowVersion", c.block,
-      p.pack_id as "packId", p.key, p.block_offsets as offsets, p.block_hashes as hashes
+  const { rows } = await sql.query<Omit<LateCheckpoint, "moved"> & PackRow & Pick<RecordPlace, "block" | "writtenBy">>(
+    `select c.ns, c.checkpoint_id as "checkpointId", c.run_id as "runId", c.xmin::text as "rowVersion", c.block,
+      c.written_by as "writtenBy", p.pack_id as "packId", p.key, p.block_offsets as offsets, p.block_hashes as hashes
     from checkpoints c
     join packs p on p.tenant_id = c.tenant_id and p.pack_id = c.pack_id
     where c.tenant_id = $1 and c.thread_id = $2 and c.head is null
@@ -181,13 +190,14 @@ export async function checkpointsWithLateWrites(
     [key.tenantId, key.threadId, page.limit, page.keepNewest],
     PREPARED,
   );
-  return rows.map(({ packId, key: packKey, offsets, hashes, block, ...rest }) => ({
+  return rows.map(({ packId, key: packKey, offsets, hashes, block, writtenBy, ...rest }) => ({
     ...rest,
-    moved: { block, pack: { packId, key: packKey, offsets, hashes } },
+    moved: { block, writtenBy, pack: { packId, key: packKey, offsets, hashes } },
   }));
 }
 
-type PlaceRow = (PackRow & Readonly<{ block: number }>) | Readonly<Record<keyof PackRow | "block", null>>;
+type PlaceRow = Pick<RecordPlace, "writtenBy"> &
+  ((PackRow & Pick<RecordPlace, "block">) | Readonly<Record<keyof PackRow | "block", null>>);
 type PackRow = Readonly<{ packId: string; key: string; offsets: number[]; hashes: Buffer[] }>;
 
 /** Where a stored pack is. */
@@ -201,7 +211,9 @@ export async function packAddress(sql: Sql, tenantId: TenantId, packId: string):
   return rows[0];
 }
 
-export type PlacedCheckpoint = CheckpointKey & Readonly<{ rowVersion: string; block: number }>;
+/** `writtenBy`: the runs that its record names. */
+export type PlacedCheckpoint = CheckpointKey &
+  Readonly<{ rowVersion: string; block: number; writtenBy: readonly string[] }>;
 
 /** Points checkpoints to their records in the pack; returns those that had not changed since they were read. */
 export async function placeCheckpoints(
@@ -213,8 +225,10 @@ export async function placeCheckpoints(
 ): Promise<(CheckpointKey & Readonly<{ seq: number; runId: RunId | null }>)[]> {
   const { rows } = await sql.query<CheckpointKey & { seq: number; runId: RunId | null }>(
     `update checkpoints c
-    set pack_id = $3, block = p.block, channels = null, versions = null, head = null
-    from unnest($4::text[], $5::uuid[], $6::text[], $7::int[]) p(ns, checkpoint_id, row_version, block)
+    set pack_id = $3, block = p.block, channels = null, versions = null, head = null,
+      written_by = nullif(array(select json_array_elements_text(p.written_by)::uuid), '{}')
+    from unnest($4::text[], $5::uuid[], $6::text[], $7::int[], $9::json[])
+      p(ns, checkpoint_id, row_version, block, written_by)
     where c.tenant_id = $1 and c.thread_id = $2 and c.ns = p.ns and c.checkpoint_id = p.checkpoint_id
       and c.xmin::text = p.row_version
       and not ($8 and c.seq = (
@@ -230,6 +244,7 @@ export async function placeCheckpoints(
       placed.map((c) => c.rowVersion),
       placed.map((c) => c.block),
       keepNewest,
+      placed.map((c) => JSON.stringify(c.writtenBy)),
     ],
     PREPARED,
   );
@@ -240,7 +255,7 @@ export async function placeCheckpoints(
 export async function deleteRecordedWrites(
   sql: Sql,
   key: ThreadKey,
-  writes: readonly Omit<StoredWrite, "taskPath" | "channel" | "data">[],
+  writes: readonly Pick<StoredWrite, "ns" | "checkpointId" | "taskId" | "idx" | "rowVersion">[],
 ): Promise<void> {
   if (writes.length === 0) return;
   await sql.query(

@@ -7,10 +7,10 @@ import { mergeWrites } from "./merge-writes.js";
 import {
   type CheckpointRecord,
   checkpointRecordKey,
+  countedWrites,
   type PackBlock,
   type PackReader,
   recordedValue,
-  recordedWrite,
 } from "./pack-types.js";
 import { checkpointKey, type Snapshot, type StoredCheckpoint, valueKey } from "./queries.js";
 
@@ -58,7 +58,10 @@ export async function openTexts(snapshot: Snapshot, packs: PackReader): Promise<
     const content =
       row.here === null && record !== undefined ? contentMoved(record) : contentHere(snapshot, row, record);
     const { threadId, ns, checkpointId, parentId, seq } = row;
-    const writes = mergeWrites(record?.writes.map(recordedWrite) ?? [], writesHere(snapshot, row));
+    const writes = mergeWrites<OpenWrite>(
+      record === undefined ? [] : countedWrites(record, row.writtenBy),
+      writesHere(snapshot, row),
+    );
     return { threadId, ns, checkpointId, parentId, seq, ...content, writes };
   });
 }

@@ -11,13 +11,39 @@ export type CheckpointRecord = Readonly<{
   versions: readonly string[];
   /** [index into channels, text]; a channel without an entry is empty at its version. */
   values: readonly (readonly [channelIndex: number, data: string])[];
-  /** In the order (task_path, task_id, idx) by code point. */
-  writes: readonly (readonly [taskId: string, idx: number, taskPath: string, channel: string, data: string])[];
+  /** In the order (task_path, task_id, idx) by code point. With a run: that wrote it, and is another than the checkpoint's. */
+  writes: readonly (readonly [
+    taskId: string,
+    idx: number,
+    taskPath: string,
+    channel: string,
+    data: string,
+    runId?: string,
+  ])[];
 }>;
 
-/** A write of a record by names. */
-export function recordedWrite([taskId, idx, taskPath, channel, text]: CheckpointRecord["writes"][number]) {
-  return { taskId, idx, taskPath, channel, text };
+/** A write of a record by names; without a run it is the checkpoint's own. */
+export type RecordedWrite = Readonly<{
+  taskId: string;
+  idx: number;
+  taskPath: string;
+  channel: string;
+  text: string;
+  runId: string | null;
+}>;
+
+/** The writes that count: those of the checkpoint's own run and of the others that its row lists, as none is rolled back. */
+export function countedWrites(record: CheckpointRecord, writtenBy: readonly string[] | null): RecordedWrite[] {
+  const counts = (runId: string | null) => runId === null || writtenBy?.includes(runId) === true;
+  return record.writes
+    .map(([taskId, idx, taskPath, channel, text, runId = null]) => ({ taskId, idx, taskPath, channel, text, runId }))
+    .filter(({ runId }) => counts(runId));
+}
+
+/** As it stands in a record. */
+export function toRecorded(write: RecordedWrite): CheckpointRecord["writes"][number] {
+  const { taskId, idx, taskPath, channel, text, runId } = write;
+  return runId === null ? [taskId, idx, taskPath, channel, text] : [taskId, idx, taskPath, channel, text, runId];
 }
 
 /** The text of a channel in a record, if it has that version of it. */

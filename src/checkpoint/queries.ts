@@ -14,6 +14,8 @@ export type StoredCheckpoint = Readonly<{
   here: Readonly<{ channels: readonly string[]; versions: readonly string[]; head: Buffer }> | null;
   /** Where its record is. With `here` it was put again since: then its writes count still, and values that aren't here. */
   place: Readonly<{ packId: string; block: number }> | null;
+  /** Other runs whose writes in the record count. */
+  writtenBy: readonly string[] | null;
 }>;
 
 export type StoredWrite = Readonly<{ taskId: string; idx: number; taskPath: string; channel: string; data: Buffer }>;
@@ -53,7 +55,7 @@ export function valueKey(threadId: string, ns: string, channel: string, version:
 }
 
 const COLUMNS = `c.tenant_id, c.thread_id, c.ns, c.checkpoint_id, c.parent_id, c.seq, c.channels, c.versions, c.head,
-    c.pack_id, c.block`;
+    c.pack_id, c.block, c.written_by`;
 
 /** After a CTE `cp` of checkpoints and `only_channels(channels)`, null for all: each needed row once. $1 is the tenant. */
 const WITH_CONTENT = `
@@ -90,22 +92,23 @@ const WITH_CONTENT = `
 )
 select 'checkpoint' as what, cp.thread_id as thread, cp.ns, cp.checkpoint_id::text as id, cp.parent_id::text as a,
   cp.pack_id::text as b, cp.seq as number, cp.block as small, cp.channels as texts, cp.versions as texts2,
-  cp.head as data, null::bytea as hash, null::bigint[] as numbers, null::bytea[] as hashes
+  cp.head as data, null::bytea as hash, null::bigint[] as numbers, null::bytea[] as hashes,
+  cp.written_by as runs
 from cp
 union all
-select 'value', v.thread_id, v.ns, v.channel, v.version, null, null, null, null, null, v.data, null, null, null
+select 'value', v.thread_id, v.ns, v.channel, v.version, null, null, null, null, null, v.data, null, null, null, null
 from v
 union all
 select 'write', w.thread_id, w.ns, w.checkpoint_id::text, w.task_id, w.channel, null, w.idx, array[w.task_path], null,
-  w.data, null, null, null
+  w.data, null, null, null, null
 from w
 union all
-select 'node', null, null, null, null, null, null, s.kind, null, null, s.data, s.hash, null, null
+select 'node', null, null, null, null, null, null, s.kind, null, null, s.data, s.hash, null, null, null
 from n
 join staged_bodies s on s.tenant_id = $1 and s.thread_id = n.thread_id and s.hash = n.hash
 union all
 select 'pack', null, null, p.pack_id::text, p.key, null, null, null, null, null, null, null, p.block_offsets,
-  p.block_hashes
+  p.block_hashes, null
 from packs p
 where p.tenant_id = $1 and p.pack_id in (select cp.pack_id from cp)`;
 
@@ -374,6 +377,7 @@ type AnyRow = Readonly<{
   hash: Buffer;
   numbers: number[];
   hashes: Buffer[];
+  runs: string[] | null;
 }>;
 
 function snapshotOf({ rows }: Readonly<{ rows: readonly AnyRow[] }>): Snapshot {
@@ -401,9 +405,9 @@ function snapshotOf({ rows }: Readonly<{ rows: readonly AnyRow[] }>): Snapshot {
 }
 
 function checkpointOf(row: AnyRow): StoredCheckpoint {
-  const { thread: threadId, ns, id: checkpointId, a, b, number: seq, small, texts, texts2, data } = row;
+  const { thread: threadId, ns, id: checkpointId, a, b, number: seq, small, texts, texts2, data, runs } = row;
   const parentId = (a as string | null) ?? null;
   const place = (b as string | null) === null ? null : { packId: b, block: small };
   const here = (data as Buffer | null) === null ? null : { channels: texts, versions: texts2, head: data };
-  return { threadId, ns, checkpointId, parentId, seq, here, place };
+  return { threadId, ns, checkpointId, parentId, seq, here, place, writtenBy: runs };
 }

@@ -6,8 +6,9 @@ import type { ThreadKey } from "./move-queries.js";
 import { deleteUnneededValues, deleteUnneededWrites } from "./prune/sweep-queries.js";
 
 /**
- * Deletes the runs' checkpoints and writes; returns how many checkpoints. A state that a state of another run grew from stays, with
- * those before it and those of its subgraphs: it is that run's history as well. The thread must be locked and the runs be over.
+ * Deletes the runs' checkpoints and writes, moved or not; returns how many checkpoints. A state that a state of another run grew
+ * from stays, with those before it and those of its subgraphs: it is that run's history as well. The thread must be locked and the
+ * runs be over.
  */
 export async function takeBackStates(
   sql: Sql,
@@ -39,19 +40,41 @@ export async function takeBackStates(
       and not exists (select 1 from shared s where s.ns = '' and o.ns <> '' and s.checkpoint_id::text = o.root_id)`,
     [run.tenantId, run.threadId, run.runIds],
   );
-  // What they were about to do next to a state of somebody else's.
-  await sql.query(
-    `delete from checkpoint_writes w
-    where w.tenant_id = $1 and w.thread_id = $2 and w.run_id = any ($3::uuid[])
-      and not exists (
-        select 1
-        from checkpoints c
-        where c.tenant_id = $1 and c.thread_id = $2 and c.ns = w.ns and c.checkpoint_id = w.checkpoint_id
-          and c.run_id = any ($3::uuid[])
-      )`,
-    [run.tenantId, run.threadId, run.runIds],
-  );
+  await takeBackWrites(sql, run);
   await deleteUnneededWrites(sql, run);
   await deleteUnneededValues(sql, run);
   return rowCount;
+}
+
+/**
+ * What they were about to do next to a state of somebody else's: answers and results. Those stay that a state is rebuilt from which
+ * stays. Where rows go the state's own row is written as well: what a mover has read of it before doesn't hold any more.
+ */
+async function takeBackWrites(sql: Sql, run: ThreadKey & Readonly<{ runIds: readonly RunId[] }>): Promise<void> {
+  await sql.query(
+    `with rebuilt_from as materialized (
+      select s.ns, s.parent_id as checkpoint_id
+      from checkpoints s
+      where s.tenant_id = $1 and s.thread_id = $2 and s.parent_id is not null
+        and jsonb_typeof(s.metadata -> 'counters_since_delta_snapshot') = 'object'
+        and s.metadata -> 'counters_since_delta_snapshot' <> '{}'
+    ), gone as (
+      delete from checkpoint_writes w
+      where w.tenant_id = $1 and w.thread_id = $2 and w.run_id = any ($3::uuid[])
+        and not exists (
+          select 1
+          from checkpoints c
+          where c.tenant_id = $1 and c.thread_id = $2 and c.ns = w.ns and c.checkpoint_id = w.checkpoint_id
+            and c.run_id = w.run_id
+        )
+        and (w.ns, w.checkpoint_id) not in (select r.ns, r.checkpoint_id from rebuilt_from r)
+      returning w.ns, w.checkpoint_id
+    )
+    update checkpoints c
+    set written_by = nullif(array(select u from unnest(c.written_by) u where u <> all ($3::uuid[])), '{}')
+    where c.tenant_id = $1 and c.thread_id = $2 and (
+      (c.ns, c.checkpoint_id) in (select g.ns, g.checkpoint_id from gone g)
+      or (c.written_by && $3::uuid[] and (c.ns, c.checkpoint_id) not in (select r.ns, r.checkpoint_id from rebuilt_from r)))`,
+    [run.tenantId, run.threadId, run.runIds],
+  );
 }

@@ -22,9 +22,11 @@ import { createPackWriter, type PackFile } from "../checkpoint/pack.js";
 import {
   type CheckpointRecord,
   checkpointRecordKey,
+  countedWrites,
   type PackReader,
+  type RecordedWrite,
   recordedValue,
-  recordedWrite,
+  toRecorded,
 } from "../checkpoint/pack-types.js";
 import type { PlacedRun } from "../runs/content.js";
 import { addBodies, gatherRuns, type GatheringRuns } from "./gather-runs.js";
@@ -131,7 +133,7 @@ async function gatherCheckpoints(into: Gathering): Promise<void> {
             (before ? recordedValue(before, channel, version) : undefined);
           return text === undefined ? [] : [[i, text] as const];
         }),
-        writes: mergeWrites(before?.writes.map(recordedWrite) ?? [], own.map(writeText)).map(toTuple),
+        writes: mergedWrites(checkpoint, before, own),
       };
       await addCheckpoint(into, checkpoint, checkpoint.head.toString("utf8"), record, own);
     }
@@ -175,8 +177,8 @@ async function gatherLateWrites(into: Gathering): Promise<"all" | "some"> {
     const added = writes.get(recordKey) ?? [];
     const record = await into.readable(() => recordOf(packs, checkpoint.moved, recordKey));
     if (record === undefined || added.length === 0) continue;
-    const merged = mergeWrites(record.writes.map(recordedWrite), added.map(writeText)).map(toTuple);
-    await addCheckpoint(into, checkpoint, JSON.stringify(record.head), { ...record, writes: merged }, added);
+    const merged = { ...record, writes: mergedWrites(checkpoint, record, added) };
+    await addCheckpoint(into, checkpoint, JSON.stringify(record.head), merged, added);
   }
   return late.length < PAGE ? "all" : "some";
 }
@@ -187,10 +189,19 @@ async function recordOf(packs: PackReader, { pack, block }: RecordPlace, recordK
   return record;
 }
 
-const writeText = ({ data, ...write }: StoredWrite) => ({ ...write, text: data.toString("utf8") });
-
-function toTuple(write: ReturnType<typeof recordedWrite>): CheckpointRecord["writes"][number] {
-  return [write.taskId, write.idx, write.taskPath, write.channel, write.text];
+/** What counts in the record of before, and the writes that are in Postgres; each with its run when that is another's. */
+function mergedWrites(
+  { runId, moved }: Pick<UnmovedCheckpoint, "runId" | "moved">,
+  before: CheckpointRecord | null,
+  here: readonly StoredWrite[],
+): CheckpointRecord["writes"] {
+  const recorded = before === null ? [] : countedWrites(before, moved?.writtenBy ?? null);
+  const later = here.map(({ data, ...write }) => ({
+    ...write,
+    text: data.toString("utf8"),
+    runId: write.runId === runId ? null : write.runId,
+  }));
+  return mergeWrites<RecordedWrite>(recorded, later).map(toRecorded);
 }
 
 async function addCheckpoint(
@@ -202,7 +213,8 @@ async function addCheckpoint(
 ): Promise<void> {
   const { ns, checkpointId, rowVersion } = at;
   const block = await into.writer.addCheckpoint({ ...record, ns, checkpointId, head });
-  into.checkpoints.push({ ns, checkpointId, rowVersion, block });
+  const writtenBy = [...new Set(record.writes.flatMap(([, , , , , runId = []]) => runId))];
+  into.checkpoints.push({ ns, checkpointId, rowVersion, block, writtenBy });
   into.writes.push(...writes);
   into.bytesLeft -= head.length;
   for (const [, text] of record.values) into.bytesLeft -= text.length;

@@ -4,7 +4,7 @@
 import type { ThreadKey } from "../checkpoint/move-queries.js";
 import { createPackWriter, type PackFile, type PackWriter } from "../checkpoint/pack.js";
 import { createPackReader } from "../checkpoint/pack-reader.js";
-import { checkpointRecordKey, type PackReader } from "../checkpoint/pack-types.js";
+import { checkpointRecordKey, countedWrites, type PackReader, toRecorded } from "../checkpoint/pack-types.js";
 import { markPackStored } from "../checkpoint/packs.js";
 import {
   type PointerRow,
@@ -168,7 +168,7 @@ async function addBlock(
   into: Gathering,
 ): Promise<void> {
   const block = (await packs.readBlocks(address, [number])).get(number);
-  for (const { hash, ns, checkpointId, deltaChannels } of pointers) {
+  for (const { hash, ns, checkpointId, deltaChannels, writtenBy } of pointers) {
     if (hash !== null) {
       const node = block?.nodes.get(hash.toString("base64url"));
       if (node === undefined) throw notInBlock(address.key, number);
@@ -184,7 +184,9 @@ async function addBlock(
         checkpointId,
         head: JSON.stringify(record.head),
         values: record.values.filter(([channel]) => isNeeded(record.channels[channel])),
-        writes: record.writes.filter(([, , , channel]) => isNeeded(channel)),
+        writes: countedWrites(record, writtenBy)
+          .filter(({ channel }) => isNeeded(channel))
+          .map(toRecorded),
       });
       into.checkpoints.push({ ns, checkpointId, from: address.packId, block: at });
     }

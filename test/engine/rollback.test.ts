@@ -169,25 +169,3 @@ test("the only run of a thread is taken back with its question, and the thread b
     expect(acted).toEqual(["q1:yes"]);
   });
 });
-
-test("an answer is taken back: the state waits as before, and a run without input asks anew", async () => {
-  const acted: string[] = [];
-  await withEngine({ graphs: { gate: gateGraph(acted) } }, async (t) => {
-    const { client } = t;
-    const { thread_id } = await client.threads.create();
-    await client.runs.wait(thread_id, "gate", { input: { log: ["asked"] } });
-    const before = await client.threads.getState<Log>(thread_id);
-    const { run_id } = await client.runs.create(thread_id, "gate", { command: { resume: "yes" } });
-    await client.runs.join(thread_id, run_id);
-    await client.runs.delete(thread_id, run_id);
-    expect(await client.threads.getState(thread_id)).toEqual(before);
-    const asked = (await client.runs.wait(thread_id, "gate", { input: null })) as { __interrupt__?: unknown[] };
-    expect(asked.__interrupt__).toHaveLength(1);
-    await until("the answer to be taken", () =>
-      client.runs.wait(thread_id, "gate", {
-        command: { resume: { [before.tasks[0]?.interrupts[0]?.id ?? ""]: "no" } },
-      }),
-    );
-    expect(await logOf(t, thread_id)).toEqual(["asked", "q1:no", "acted"]);
-  });
-});

@@ -6,10 +6,10 @@ import type { ThreadKey } from "../move-queries.js";
 import {
   type CheckpointRecord,
   checkpointRecordKey,
+  countedWrites,
   type PackBlock,
   type PackReader,
   recordedValue,
-  recordedWrite,
 } from "../pack-types.js";
 import type { StateNode } from "./plan.js";
 import { type StoredTexts, storedTexts } from "./read-queries.js";
@@ -45,7 +45,7 @@ async function openStored(reading: Reading, stored: readonly StoredTexts[]): Pro
 
 /** `record`: of a checkpoint that was put again. */
 function textsHere(state: StoredTexts, record?: CheckpointRecord): OpenTexts {
-  const { checkpointId, channels, versions, head, values, writes } = state;
+  const { checkpointId, channels, versions, head, values, writes, writtenBy } = state;
   const here = new Set(values.map(({ channel }) => channel));
   const recorded = channels.flatMap((channel, i) => {
     const text = record && !here.has(channel) ? recordedValue(record, channel, versions[i] ?? "") : undefined;
@@ -55,17 +55,17 @@ function textsHere(state: StoredTexts, record?: CheckpointRecord): OpenTexts {
     checkpointId,
     channels,
     values: [...values, ...recorded],
-    writes: [...writes, ...(record?.writes.map(recordedWrite) ?? [])],
+    writes: [...writes, ...(record ? countedWrites(record, writtenBy) : [])],
     version: versionOf(JSON.parse(head?.toString("utf8") ?? "{}")),
   };
 }
 
-function textsMoved({ checkpointId, writes }: StoredTexts, record: CheckpointRecord): OpenTexts {
+function textsMoved({ checkpointId, writes, writtenBy }: StoredTexts, record: CheckpointRecord): OpenTexts {
   return {
     checkpointId,
     channels: record.channels,
     values: record.values.map(([at, text]) => ({ channel: record.channels[at] ?? "", text })),
-    writes: [...writes, ...record.writes.map(recordedWrite)],
+    writes: [...writes, ...countedWrites(record, writtenBy)],
     version: versionOf(record.head),
   };
 }

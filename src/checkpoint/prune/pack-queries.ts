@@ -51,17 +51,20 @@ export type PointerRow = Readonly<{
   checkpointId: string | null;
   /** Of a pruned checkpoint: what of it is still needed. */
   deltaChannels: readonly string[] | null;
+  /** Other runs whose writes in its record count. */
+  writtenBy: readonly string[] | null;
   block: number;
 }>;
 
 /** The bodies (`hash`) and checkpoints (`ns`, `checkpointId`) that are in a pack, by block. */
 export async function pointersInto(sql: Sql, key: ThreadKey, packId: string): Promise<PointerRow[]> {
   const { rows } = await sql.query<PointerRow>(
-    `select b.hash, null as ns, null::uuid as "checkpointId", null::text[] as "deltaChannels", b.block
+    `select b.hash, null as ns, null::uuid as "checkpointId", null::text[] as "deltaChannels",
+      null::uuid[] as "writtenBy", b.block
     from bodies b
     where b.tenant_id = $1 and b.thread_id = $2 and b.pack_id = $3
     union all
-    select null, c.ns, c.checkpoint_id, c.delta_channels, c.block
+    select null, c.ns, c.checkpoint_id, c.delta_channels, c.written_by, c.block
     from checkpoints c
     where c.tenant_id = $1 and c.thread_id = $2 and c.pack_id = $3
     order by block`,

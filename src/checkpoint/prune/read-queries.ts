@@ -66,6 +66,8 @@ export type CheckpointKey = Readonly<{ ns: string; checkpointId: string }>;
 export type StoredTexts = CheckpointKey &
   Readonly<{
     place: Readonly<{ packId: string; block: number }> | null;
+    /** Other runs whose writes in the record count. */
+    writtenBy: readonly string[] | null;
     channels: readonly string[];
     versions: readonly string[];
     head: Buffer | null;
@@ -82,23 +84,23 @@ export async function storedTexts(
 ): Promise<StoredTexts[]> {
   const { rows } = await sql.query<TextRow>(
     `with cp as materialized (
-      select c.ns, c.checkpoint_id, c.channels, c.versions, c.head, c.pack_id, c.block
+      select c.ns, c.checkpoint_id, c.channels, c.versions, c.head, c.pack_id, c.block, c.written_by
       from checkpoints c
       where c.tenant_id = $1 and c.thread_id = $2
         and (c.ns, c.checkpoint_id) in (select * from unnest($3::text[], $4::uuid[]))
     )
     select 'checkpoint' as what, cp.ns, cp.checkpoint_id as id, cp.channels, cp.versions, cp.head as data, null as channel,
-      cp.pack_id as "packId", cp.block
+      cp.pack_id as "packId", cp.block, cp.written_by as "writtenBy"
     from cp
     union all
-    select 'value', cp.ns, cp.checkpoint_id, null, null, v.data, v.channel, null, null
+    select 'value', cp.ns, cp.checkpoint_id, null, null, v.data, v.channel, null, null, null
     from cp
     cross join lateral unnest(cp.channels, cp.versions) u(channel, version)
     join channel_versions v on v.tenant_id = $1 and v.thread_id = $2 and v.ns = cp.ns and v.channel = u.channel
       and v.version = u.version
     where v.data is not null
     union all
-    select 'write', cp.ns, cp.checkpoint_id, null, null, w.data, w.channel, null, null
+    select 'write', cp.ns, cp.checkpoint_id, null, null, w.data, w.channel, null, null, null
     from cp
     join checkpoint_writes w on w.tenant_id = $1 and w.thread_id = $2 and w.ns = cp.ns
       and w.checkpoint_id = cp.checkpoint_id`,
@@ -117,6 +119,7 @@ type TextRow = Readonly<{
   channel: string | null;
   packId: string | null;
   block: number | null;
+  writtenBy: string[] | null;
 }>;
 
 function textsOf(rows: readonly TextRow[]): StoredTexts[] {
@@ -139,6 +142,7 @@ function textsOf(rows: readonly TextRow[]): StoredTexts[] {
       ns: row.ns,
       checkpointId: row.id,
       place: row.packId === null || row.block === null ? null : { packId: row.packId, block: row.block },
+      writtenBy: row.writtenBy,
       channels: row.channels ?? [],
       versions: row.versions ?? [],
       head: row.data,
