@@ -11,7 +11,8 @@ create function claim_runs(
 returns table (
   o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text,
   o_attempt int, o_priority smallint, o_begun boolean, o_crashes int, o_metadata jsonb, o_request bytea,
-  o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean)
+  o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean, o_conversation_id uuid,
+  o_followup_id uuid, o_followup_part text)
 -- jit off: an unanalysed queue looks expensive to the planner, and compiling this took 4 s for 2 ms of work (measured).
 language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $claim$
 #variable_conflict use_column
@@ -128,7 +129,7 @@ begin
     from locked, graph_free g
     where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id and g.graph_id = r.graph_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
-      r.metadata, r.request, r.provider, r.cheaper
+      r.metadata, r.request, r.provider, r.cheaper, r.conversation_id, r.followup_id, r.followup_part
   ),
   logged as (
     insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
@@ -161,7 +162,8 @@ begin
       select 1
       from budgets b
       where b.tenant_id = c.tenant_id
-        and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id)))
+        and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id))),
+    c.conversation_id, c.followup_id, c.followup_part
   from claimed c;
 end
 $claim$;

@@ -8,7 +8,9 @@ create function settle_runs(
   error_codes text[], error_types text[], error_previews text[], errors bytea[],
   first_ids bigint[], last_ids bigint[], lines text[],
   -- JSON arrays of {approval_id, interrupt_id, node, form, actions, policy}
-  questions text[])
+  questions text[],
+  -- JSON arrays for post_deliveries, null for runs that say nothing to anybody
+  posted text[])
 -- o_freed: a worker may find another run to start.
 returns table (o_run_id uuid, o_how text, o_freed boolean)
 language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $settle$
@@ -194,19 +196,36 @@ begin
 
   -- Inputs that come while a question is open wait for its answer, where it says so. When none is open they have their turn.
   update runs r
-  set waits_for = case when u.holds then 'approval' when r.available_at is not null then 'timer' end
+  set waits_for = case when u.holds or (u.asks and r.followup_part = 'tell') then 'approval' when r.available_at is not null then 'timer' end
   from (
     select tenant_id, thread_id, exists (
       select 1
       from approvals a
       where a.tenant_id = e.tenant_id and a.thread_id = e.thread_id and a.status = 'pending'
-        and a.policy ->> 'on_message' = 'queue') as holds
+        and a.policy ->> 'on_message' = 'queue') as holds, exists (
+      select 1
+      from approvals a
+      where a.tenant_id = e.tenant_id and a.thread_id = e.thread_id and a.status = 'pending') as asks
     from unnest(tenant_ids, thread_ids, run_ids) e(tenant_id, thread_id, run_id)
     where e.run_id = any(done)
   ) u
   where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
-    and r.kind = 'run' and not r.resumes and (r.available_at is null or r.merge_until is not null)
-    and u.holds = (r.waits_for is distinct from 'approval');
+    and r.kind = 'run' and (not r.resumes or r.followup_part = 'tell') and (r.available_at is null or r.merge_until is not null)
+    and (u.holds or (u.asks and r.followup_part = 'tell')) = (r.waits_for is distinct from 'approval');
+
+  perform followup_run_ended(r.tenant_id, r.followup_id, r.followup_part, r.status, r.error_code, r.waits_for)
+  from runs r
+  join unnest(tenant_ids, run_ids) u(tenant_id, run_id) using (tenant_id, run_id)
+  where r.run_id = any(done) and r.followup_id is not null;
+
+  -- What they say goes out. In the order of conversations, which are locked by it.
+  perform post_deliveries(p.tenant_id, p.posted::json)
+  from (
+    select u.tenant_id, u.posted
+    from unnest(tenant_ids, run_ids, posted) u(tenant_id, run_id, posted)
+    where u.run_id = any(done) and u.posted is not null
+    order by u.posted::json -> 0 ->> 'conversation_id'
+  ) p;
 
   -- The next of each thread, if one may start.
   with next as (

@@ -4,6 +4,12 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { v7 as uuidv7 } from "uuid";
 import { createApp } from "./api/app.js";
+import { createAccounts, type SecretKeys } from "./engine/channel-accounts.js";
+import { createPost } from "./engine/post.js";
+import { tellingOf } from "./engine/telling.js";
+import { createDeliverer } from "./engine/loops/deliverer.js";
+import { createReceiver } from "./engine/loops/receiver.js";
+import { CHANNELS } from "./delivery/channels/all.js";
 import { serveApi, type ApiServer } from "./api/server.js";
 import { encryptedStore } from "./bodies/encrypted.js";
 import { parseSecretKey } from "./bodies/envelope.js";
@@ -103,7 +109,14 @@ export type PartsOptions = Readonly<{
   applicationName: string;
 }>;
 
-export type Parts = Readonly<{ deps: Deps; store: GraphStore; source: Source | null; close(): Promise<void> }>;
+export type Parts = Readonly<{
+  deps: Deps;
+  store: GraphStore;
+  source: Source | null;
+  /** Also for what is sealed in the database. */
+  keys: SecretKeys;
+  close(): Promise<void>;
+}>;
 
 /** Opens everything outside; nothing is connected before it is used. */
 export function openParts(options: PartsOptions): Parts {
@@ -112,7 +125,8 @@ export function openParts(options: PartsOptions): Parts {
   const clock = systemClock;
   const random = Math.random;
   const notifier = createNotifier({ db, listenUrl: options.listenUrl ?? databaseUrl, log, clock, random });
-  const bodies = openBodies(options);
+  const keys = secretKeys(options);
+  const bodies = openBodies(options, keys);
   const store = openStore(databaseUrl, { log, clock, random, ttl: options.storeTtl ?? null });
   const { adoptFrom: from } = options;
   const source = from ? openSource({ from, databaseUrl, max: ADOPTING, log }) : null;
@@ -120,6 +134,7 @@ export function openParts(options: PartsOptions): Parts {
     deps: { db, bodies, notifier, clock, ids: uuidIds, log, random },
     store,
     source,
+    keys,
     async close() {
       await notifier.close();
       await Promise.all([db.close(), bodies.close(), store.close(), source?.close()]);
@@ -127,15 +142,20 @@ export function openParts(options: PartsOptions): Parts {
   };
 }
 
-function openBodies(options: PartsOptions): BodyStore {
-  const { secretKey = null, oldSecretKeys = [], s3ForcePathStyle, s3Checksums } = options;
+function secretKeys({ secretKey = null, oldSecretKeys = [] }: PartsOptions): SecretKeys {
+  return {
+    current: secretKey === null ? null : parseSecretKey(secretKey, "PERDURE_SECRET_KEY"),
+    old: oldSecretKeys.map((key) => parseSecretKey(key, "PERDURE_OLD_SECRET_KEYS")),
+  };
+}
+
+function openBodies(options: PartsOptions, { current, old }: SecretKeys): BodyStore {
+  const { s3ForcePathStyle, s3Checksums } = options;
   const s3 = {
     ...(s3ForcePathStyle !== undefined && { forcePathStyle: s3ForcePathStyle }),
     ...(s3Checksums !== undefined && { checksums: s3Checksums }),
   };
-  const old = oldSecretKeys.map((key) => parseSecretKey(key, "PERDURE_OLD_SECRET_KEYS"));
-  const keys = secretKey === null ? null : { current: parseSecretKey(secretKey, "PERDURE_SECRET_KEY"), old };
-  return encryptedStore(openBodyStore(options.bodies, { s3 }), keys);
+  return encryptedStore(openBodyStore(options.bodies, { s3 }), current === null ? null : { current, old });
 }
 
 export type EngineSettings = Readonly<{
@@ -157,6 +177,9 @@ export type EngineSettings = Readonly<{
   policyOf: PolicyOf;
   /** Runs of each tenant that are executed at a time, where `perdure limits` doesn't say; null or left out: as many as there are slots. */
   maxRunningPerTenant?: number | null;
+  telegramApiRoot?: string | null;
+  whatsappApiRoot?: string | null;
+  slackApiRoot?: string | null;
   /** For tests: where attempts die. */
   crash?: CrashHook;
 }>;
@@ -166,7 +189,7 @@ export type ComposedEngine = Engine &
 
 /** What the doors and loops get. There is one tenant for now, and every request is its. */
 export function composeEngine(
-  { deps, store, source }: Parts,
+  { deps, store, source, keys }: Parts,
   graphs: Graphs,
   settings: EngineSettings,
   owner = newOwner(),
@@ -188,6 +211,7 @@ export function composeEngine(
     bodyReader,
     readiness: { prepared: false },
     policyOf: settings.policyOf,
+    accounts: createAccounts(CHANNELS, keys, apiRootsOf(settings)),
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
@@ -199,6 +223,10 @@ export function composeEngine(
     store,
     clockOffset: createClockOffset(deps.db),
   };
+}
+
+function apiRootsOf({ telegramApiRoot, whatsappApiRoot, slackApiRoot }: EngineSettings) {
+  return { telegram: telegramApiRoot ?? null, whatsapp: whatsappApiRoot ?? null, slack: slackApiRoot ?? null };
 }
 
 /** What each process does once the database is there. */
@@ -221,7 +249,7 @@ async function probeBodies({ bodies, log }: Deps): Promise<void> {
   }
 }
 
-export const LOOPS = ["worker", "scheduler", "mover", "sweeper", "pruner"] as const;
+export const LOOPS = ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper", "pruner"] as const;
 export type LoopName = (typeof LOOPS)[number];
 export type Running = Readonly<{ start(): void; stop(): Promise<void> }>;
 
@@ -239,7 +267,15 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
       case "worker":
         return composeWorker(engine, options);
       case "scheduler":
-        return createScheduler(engine.deps, engine.settings);
+        return createScheduler(engine.deps, { ...engine.settings, telling: tellingOf(engine) });
+      case "deliverer":
+        return createDeliverer(engine.deps, {
+          ...engine.settings,
+          accounts: engine.accounts,
+          owner: engine.edits.owner,
+        });
+      case "receiver":
+        return createReceiver(engine, { ...engine.settings, owner: engine.edits.owner });
       case "mover":
         return createMover(engine.deps, engine.settings);
       case "sweeper":
@@ -273,6 +309,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     moveAfterMs: settings.moveAfterMs,
     approvals: engine.approvals,
     appendStream: createStreamAppender(deps),
+    post: createPost(deps, engine.accounts),
     clockOffsetMs: clockOffset.ms,
   });
   return { execute: crash === undefined ? execute : dyingWhenClaimed(crash, execute), heartbeat };

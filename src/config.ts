@@ -24,6 +24,9 @@ export type Config = Readonly<{
   dbPool: number;
   previews: boolean;
   identityHeaders: boolean;
+  telegramApiRoot: string | null;
+  whatsappApiRoot: string | null;
+  slackApiRoot: string | null;
   adoptFrom: string | null;
   adoptGraph: string | null;
   logLevel: LogLevel;
@@ -32,6 +35,10 @@ export type Config = Readonly<{
 const postgresUrl = z
   .string()
   .refine((text) => /^postgres(ql)?:\/\//.test(text) && URL.canParse(text), "a URL like postgres://user@host:5432/name")
+  .nullable();
+const httpUrl = z
+  .string()
+  .refine((text) => /^https?:\/\//.test(text) && URL.canParse(text), "a URL like https://host/path")
   .nullable();
 const whole = (min: number, max: number) =>
   z
@@ -79,7 +86,8 @@ const SETTINGS = {
   },
   PERDURE_SECRET_KEY: {
     field: "secretKey",
-    about: "A key of 32 bytes in hex or base64: what goes to the object store is encrypted with it.",
+    about:
+      "A key of 32 bytes in hex or base64: what goes to the object store and credentials of channels are encrypted with it.",
     default: null,
     schema: z.string().nullable(),
   },
@@ -140,6 +148,27 @@ const SETTINGS = {
     about: "Whether masked previews of at most 200 characters are kept in Postgres.",
     default: "on",
     schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
+  TELEGRAM_API_ROOT: {
+    field: "telegramApiRoot",
+    about:
+      "Where Telegram's Bot API is, for accounts that don't say: a server of one's own, or a stand-in. Usually https://api.telegram.org.",
+    default: null,
+    schema: httpUrl,
+  },
+  WHATSAPP_API_ROOT: {
+    field: "whatsappApiRoot",
+    about:
+      "Where Meta's Graph API is, for accounts that don't say: a server of one's own, or a stand-in. Usually https://graph.facebook.com.",
+    default: null,
+    schema: httpUrl,
+  },
+  SLACK_API_ROOT: {
+    field: "slackApiRoot",
+    about:
+      "Where Slack's Web API is, for accounts that don't say: a server of one's own, or a stand-in. Usually https://slack.com/api.",
+    default: null,
+    schema: httpUrl,
   },
   PERDURE_IDENTITY_HEADERS: {
     field: "identityHeaders",

@@ -8,3 +8,9 @@ export { durableMiddleware } from "./effects/middleware.js";
 export { NotSent } from "./effects/not-sent.js";
 export { step } from "./effects/step.js";
 export { toolsNode } from "./effects/tools-node.js";
+export {
+  cancelFollowup,
+  listFollowups,
+  rescheduleFollowup,
+  scheduleFollowup,
+} from "./engine/followup-tools.js";

@@ -87,6 +87,37 @@ table budgets
   constraint budgets_scope_check CHECK ((scope = ANY (ARRAY['run'::text, 'thread'::text, 'day'::text])))
   constraint budgets_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
 
+table channel_accounts with (fillfactor=70)
+  tenant_id text collate "C" not null
+  channel_account_id uuid not null
+  kind text not null
+  name text not null
+  credentials bytea not null
+  settings jsonb not null default '{}'::jsonb
+  status text not null default 'open'::text
+  paused_code text
+  paused_at timestamp with time zone
+  blocked_until timestamp with time zone
+  per_second double precision
+  tokens double precision not null default 0
+  tokens_at timestamp with time zone not null default clock_timestamp()
+  cursor text
+  poll_owner text
+  poll_until timestamp with time zone
+  receipt_at timestamp with time zone
+  version integer not null default 1
+  created_at timestamp with time zone not null default now()
+  updated_at timestamp with time zone not null default now()
+  constraint channel_accounts_kind_check CHECK ((kind ~ '^[a-z][a-z0-9_]{0,31}$'::text))
+  constraint channel_accounts_name UNIQUE (tenant_id, name)
+  constraint channel_accounts_name_check CHECK (((length(name) >= 1) AND (length(name) <= 80)))
+  constraint channel_accounts_paused CHECK (((status = 'paused'::text) = (paused_at IS NOT NULL)))
+  constraint channel_accounts_per_second_check CHECK ((per_second > (0)::double precision))
+  constraint channel_accounts_pkey PRIMARY KEY (tenant_id, channel_account_id)
+  constraint channel_accounts_status_check CHECK ((status = ANY (ARRAY['open'::text, 'paused'::text])))
+  constraint channel_accounts_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  CREATE UNIQUE INDEX channel_accounts_id ON perdure.channel_accounts USING btree (channel_account_id)
+
 table channel_versions
   tenant_id text collate "C" not null
   thread_id uuid not null
@@ -147,6 +178,104 @@ table claim_cursor with (fillfactor=10)
   passed integer not null default 0
   constraint claim_cursor_pkey PRIMARY KEY (priority)
 
+table conversations
+  tenant_id text collate "C" not null
+  conversation_id uuid not null
+  channel_account_id uuid not null
+  address jsonb not null
+  address_key text collate "C" not null
+  thread_id uuid not null
+  person jsonb not null default '{}'::jsonb
+  time_zone text
+  locale text
+  last_inbound_at timestamp with time zone
+  unreachable_code text
+  unreachable_at timestamp with time zone
+  last_seq bigint not null default 0
+  read_seq bigint not null default 0
+  created_at timestamp with time zone not null default now()
+  updated_at timestamp with time zone not null default now()
+  constraint conversations_address UNIQUE (tenant_id, channel_account_id, address_key)
+  constraint conversations_pkey PRIMARY KEY (tenant_id, conversation_id)
+  constraint conversations_tenant_id_channel_account_id_fkey FOREIGN KEY (tenant_id, channel_account_id) REFERENCES channel_accounts(tenant_id, channel_account_id)
+  constraint conversations_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
+  CREATE INDEX conversations_thread ON perdure.conversations USING btree (tenant_id, thread_id)
+
+table deliveries with (fillfactor=85)
+  tenant_id text collate "C" not null
+  delivery_id uuid not null
+  seq bigint not null default nextval('delivery_seq'::regclass)
+  source_kind text not null
+  source_id uuid not null
+  part integer not null default 0
+  thread_id uuid not null
+  run_id uuid
+  channel_account_id uuid not null
+  conversation_id uuid not null
+  kind text not null
+  payload bytea not null
+  payload_sha256 bytea not null
+  on_unknown text not null
+  status text not null default 'pending'::text
+  head boolean not null default false
+  next_at timestamp with time zone not null default clock_timestamp()
+  not_after timestamp with time zone
+  attempts integer not null default 0
+  refusals integer not null default 0
+  lease_until timestamp with time zone
+  current_token uuid
+  unknown_since timestamp with time zone
+  provider_message_id text
+  error_code text
+  duplicate boolean not null default false
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  settled_at timestamp with time zone
+  constraint deliveries_head CHECK (((NOT head) OR (status = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text]))))
+  constraint deliveries_leased CHECK (((status = 'sending'::text) = (lease_until IS NOT NULL)))
+  constraint deliveries_on_unknown_check CHECK ((on_unknown = ANY (ARRAY['hold'::text, 'resend'::text, 'reconcile'::text])))
+  constraint deliveries_payload_sha256_check CHECK ((length(payload_sha256) = 32))
+  constraint deliveries_pkey PRIMARY KEY (tenant_id, delivery_id)
+  constraint deliveries_source UNIQUE (tenant_id, source_kind, source_id, part)
+  constraint deliveries_source_kind_check CHECK ((source_kind = ANY (ARRAY['reply'::text, 'question'::text, 'followup'::text, 'outreach'::text, 'doorbell'::text, 'notice'::text])))
+  constraint deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'unknown'::text, 'failed'::text, 'parked'::text, 'suppressed'::text, 'expired'::text])))
+  constraint deliveries_tenant_id_conversation_id_fkey FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations(tenant_id, conversation_id) ON DELETE CASCADE
+  CREATE INDEX deliveries_message ON perdure.deliveries USING btree (tenant_id, channel_account_id, provider_message_id) WHERE (provider_message_id IS NOT NULL)
+  CREATE INDEX deliveries_newest ON perdure.deliveries USING btree (tenant_id, seq DESC)
+  CREATE INDEX deliveries_ready ON perdure.deliveries USING btree (tenant_id, channel_account_id, next_at, seq) WHERE ((status = 'pending'::text) AND head)
+  CREATE INDEX deliveries_sending ON perdure.deliveries USING btree (lease_until) WHERE (status = 'sending'::text)
+  CREATE INDEX deliveries_thread ON perdure.deliveries USING btree (tenant_id, thread_id, seq DESC)
+  CREATE INDEX deliveries_unsure ON perdure.deliveries USING btree (next_at) WHERE ((status = 'unknown'::text) AND head)
+  CREATE INDEX deliveries_waiting ON perdure.deliveries USING btree (tenant_id, conversation_id, seq) WHERE (status = ANY (ARRAY['pending'::text, 'parked'::text]))
+  CREATE UNIQUE INDEX deliveries_one_head ON perdure.deliveries USING btree (tenant_id, conversation_id) WHERE head
+
+table delivery_attempts
+  tenant_id text collate "C" not null
+  token uuid not null
+  delivery_id uuid not null
+  worker text not null
+  claimed_at timestamp with time zone not null default clock_timestamp()
+  wire_started_at timestamp with time zone
+  outcome text
+  provider_message_id text
+  error_code text
+  settled_at timestamp with time zone
+  constraint delivery_attempts_pkey PRIMARY KEY (tenant_id, token)
+  constraint delivery_attempts_tenant_id_delivery_id_fkey FOREIGN KEY (tenant_id, delivery_id) REFERENCES deliveries(tenant_id, delivery_id) ON DELETE CASCADE
+  CREATE INDEX delivery_attempts_delivery ON perdure.delivery_attempts USING btree (tenant_id, delivery_id, claimed_at)
+
+table delivery_receipts
+  tenant_id text collate "C" not null
+  channel_account_id uuid not null
+  provider_message_id text collate "C" not null
+  status text not null
+  token uuid
+  error_code text
+  at timestamp with time zone not null default clock_timestamp()
+  constraint delivery_receipts_pkey PRIMARY KEY (tenant_id, channel_account_id, provider_message_id, status)
+  constraint delivery_receipts_status_check CHECK ((status = ANY (ARRAY['sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
+  CREATE INDEX delivery_receipts_at ON perdure.delivery_receipts USING btree (at)
+
 table effects
   tenant_id text collate "C" not null
   key text collate "C" not null
@@ -191,6 +320,42 @@ table events
   constraint events_pkey PRIMARY KEY (tenant_id, run_id, seq)
   constraint events_tenant_id_run_id_fkey FOREIGN KEY (tenant_id, run_id) REFERENCES runs(tenant_id, run_id) ON DELETE CASCADE
 
+table followups
+  tenant_id text collate "C" not null
+  followup_id uuid not null
+  thread_id uuid not null
+  origin_run_id uuid
+  assistant_id uuid not null
+  graph_id text collate "C" not null
+  created_by text not null
+  mode text not null
+  content bytea not null
+  conversation_id uuid
+  fire_at timestamp with time zone not null
+  local_time text
+  time_zone text
+  not_after timestamp with time zone
+  cancel_on_inbound boolean not null default false
+  status text not null default 'pending'::text
+  reason text
+  run_id uuid
+  tell_run_id uuid
+  depth integer not null default 0
+  chain_id uuid not null
+  dedupe_sha256 bytea not null
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint followups_created_by_check CHECK ((created_by = ANY (ARRAY['agent'::text, 'user'::text, 'tenant'::text])))
+  constraint followups_dedupe_sha256_check CHECK ((length(dedupe_sha256) = 32))
+  constraint followups_mode_check CHECK ((mode = ANY (ARRAY['remind'::text, 'work'::text])))
+  constraint followups_pkey PRIMARY KEY (tenant_id, followup_id)
+  constraint followups_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text, 'produced'::text, 'cancelled'::text, 'expired'::text, 'skipped'::text, 'dead'::text])))
+  constraint followups_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
+  CREATE INDEX followups_dedupe ON perdure.followups USING btree (tenant_id, dedupe_sha256) WHERE (status = 'pending'::text)
+  CREATE INDEX followups_newest ON perdure.followups USING btree (tenant_id, created_at DESC)
+  CREATE INDEX followups_open ON perdure.followups USING btree (tenant_id, thread_id) WHERE (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text]))
+  CREATE INDEX followups_thread ON perdure.followups USING btree (tenant_id, thread_id, created_at DESC)
+
 table graph_limits
   graph_id text collate "C" not null
   max_running integer not null
@@ -207,6 +372,16 @@ table idempotency_keys
   constraint idempotency_keys_pkey PRIMARY KEY (tenant_id, key_sha256)
   constraint idempotency_keys_request_sha256_check CHECK ((length(request_sha256) = 32))
   CREATE INDEX idempotency_keys_age ON perdure.idempotency_keys USING btree (created_at)
+
+table inbound_events
+  tenant_id text collate "C" not null
+  channel_account_id uuid not null
+  external_id text collate "C" not null
+  kind text not null
+  run_id uuid
+  received_at timestamp with time zone not null default clock_timestamp()
+  constraint inbound_events_pkey PRIMARY KEY (tenant_id, channel_account_id, external_id)
+  CREATE INDEX inbound_events_received ON perdure.inbound_events USING btree (received_at)
 
 table migrations
   version integer not null
@@ -331,8 +506,12 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   updated_at timestamp with time zone not null default now()
   started_at timestamp with time zone
   finished_at timestamp with time zone
+  conversation_id uuid
+  followup_id uuid
+  followup_part text
   constraint runs_error_preview_check CHECK ((length(error_preview) <= 200))
   constraint runs_finished_when_done CHECK (((status = ANY (ARRAY['pending'::text, 'running'::text])) = (finished_at IS NULL)))
+  constraint runs_followup_part_check CHECK ((followup_part = ANY (ARRAY['work'::text, 'tell'::text])))
   constraint runs_head_unfinished CHECK (((NOT head) OR (status = ANY (ARRAY['pending'::text, 'running'::text]))))
   constraint runs_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'edit'::text])))
   constraint runs_lease_when_running CHECK ((((status = 'running'::text) = (lease_owner IS NOT NULL)) AND ((status = 'running'::text) = (lease_expires_at IS NOT NULL))))
@@ -343,6 +522,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   constraint runs_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
   constraint runs_waits_for_check CHECK ((waits_for = ANY (ARRAY['approval'::text, 'timer'::text, 'person'::text, 'provider'::text])))
   CREATE INDEX runs_attention ON perdure.runs USING btree (tenant_id, finished_at DESC) WHERE (waits_for = 'person'::text)
+  CREATE INDEX runs_followup ON perdure.runs USING btree (tenant_id, followup_id) WHERE (followup_id IS NOT NULL)
   CREATE INDEX runs_manifest_due ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE ((manifest_due_seq IS NOT NULL) AND (manifest_due_seq IS DISTINCT FROM manifest_seq))
   CREATE INDEX runs_not_expired ON perdure.runs USING btree (tenant_id, finished_at) WHERE ((finished_at IS NOT NULL) AND (content_expired_at IS NULL))
   CREATE INDEX runs_of_thread ON perdure.runs USING btree (tenant_id, thread_id, seq DESC)
@@ -424,10 +604,100 @@ table tombstones
   deleted_at timestamp with time zone not null default now()
   constraint tombstones_pkey PRIMARY KEY (tenant_id, thread_id)
 
+sequence delivery_seq
+
 sequence run_seq
 
+CREATE OR REPLACE FUNCTION perdure.claim_deliveries(slots integer, worker text, lease_ms double precision)
+ RETURNS TABLE(o_tenant_id text, o_delivery_id uuid, o_channel_account_id uuid, o_conversation_id uuid, o_thread_id uuid, o_run_id uuid, o_token uuid, o_kind text, o_payload bytea, o_attempts integer, o_refusals integer, o_source_kind text, o_part integer)
+ LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+AS $function$
+#variable_conflict use_column
+begin
+  perform pg_advisory_xact_lock(7264861091);
+  return query
+  with recursive
+  -- From account to account over the index, never over the queue.
+  walk(tenant_id, channel_account_id) as (
+    (select tenant_id, channel_account_id
+      from deliveries
+      where status = 'pending' and head
+      order by tenant_id, channel_account_id
+      limit 1)
+    union all
+    select n.tenant_id, n.channel_account_id
+    from walk w
+    cross join lateral (
+      select d.tenant_id, d.channel_account_id
+      from deliveries d
+      where d.status = 'pending' and d.head
+        and (d.tenant_id, d.channel_account_id) > (w.tenant_id, w.channel_account_id)
+      order by d.tenant_id, d.channel_account_id
+      limit 1
+    ) n
+  ),
+  account as materialized (
+    select a.tenant_id, a.channel_account_id, a.per_second,
+      case when a.per_second is null then slots
+        else least(greatest(a.per_second, 1),
+          a.tokens + a.per_second * extract(epoch from clock_timestamp() - a.tokens_at)) end as tokens
+    from walk w
+    join channel_accounts a using (tenant_id, channel_account_id)
+    where a.status = 'open' and (a.blocked_until is null or a.blocked_until <= clock_timestamp())
+  ),
+  candidate as materialized (
+    select a.tenant_id, d.delivery_id, d.next_at, d.seq,
+      row_number() over (partition by a.tenant_id, a.channel_account_id order by d.next_at, d.seq) as turn
+    from account a
+    cross join lateral (
+      select d.delivery_id, d.next_at, d.seq
+      from deliveries d
+      where d.status = 'pending' and d.head and d.tenant_id = a.tenant_id
+        and d.channel_account_id = a.channel_account_id and d.next_at <= clock_timestamp()
+      order by d.next_at, d.seq
+      limit least(slots, floor(a.tokens)::int)
+    ) d
+  ),
+  locked as materialized (
+    select d.tenant_id, d.delivery_id
+    from deliveries d
+    where (d.tenant_id, d.delivery_id) in (
+        select tenant_id, delivery_id from candidate order by turn, next_at, seq limit slots)
+      and d.status = 'pending' and d.head
+    order by d.delivery_id
+    for no key update skip locked
+  ),
+  claimed as (
+    update deliveries d
+    set status = 'sending', lease_until = clock_timestamp() + lease_ms * interval '1 ms',
+      current_token = gen_random_uuid(), updated_at = clock_timestamp()
+    from locked
+    where d.tenant_id = locked.tenant_id and d.delivery_id = locked.delivery_id
+    returning d.*
+  ),
+  tried as (
+    insert into delivery_attempts (tenant_id, token, delivery_id, worker)
+    select tenant_id, current_token, delivery_id, worker from claimed
+  ),
+  spent as (
+    update channel_accounts a
+    set tokens = x.tokens - c.n, tokens_at = clock_timestamp()
+    from account x
+    join (select tenant_id, channel_account_id, count(*)::int as n from claimed group by 1, 2) c
+      using (tenant_id, channel_account_id)
+    where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id and x.per_second is not null
+  )
+  select c.tenant_id, c.delivery_id, c.channel_account_id, c.conversation_id, c.thread_id, c.run_id, c.current_token, c.kind,
+    c.payload, c.attempts, c.refusals, c.source_kind, c.part
+  from claimed c;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.claim_runs(slots integer, owner text, lease_ms bigint, graphs text[], versions text[], graph_max integer[], tenant_max integer)
- RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean)
+ RETURNS TABLE(o_tenant_id text, o_run_id uuid, o_thread_id uuid, o_assistant_id uuid, o_graph_id text, o_attempt integer, o_priority smallint, o_begun boolean, o_crashes integer, o_metadata jsonb, o_request bytea, o_fresh boolean, o_provider text, o_cheaper boolean, o_budgeted boolean, o_conversation_id uuid, o_followup_id uuid, o_followup_part text)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
  SET jit TO 'off'
@@ -546,7 +816,7 @@ begin
     from locked, graph_free g
     where r.tenant_id = locked.tenant_id and r.run_id = locked.run_id and g.graph_id = r.graph_id
     returning r.tenant_id, r.run_id, r.thread_id, r.assistant_id, r.graph_id, r.attempt, r.priority, r.begun, r.crashes,
-      r.metadata, r.request, r.provider, r.cheaper
+      r.metadata, r.request, r.provider, r.cheaper, r.conversation_id, r.followup_id, r.followup_part
   ),
   logged as (
     insert into events (tenant_id, run_id, thread_id, attempt, type, payload)
@@ -579,7 +849,8 @@ begin
       select 1
       from budgets b
       where b.tenant_id = c.tenant_id
-        and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id)))
+        and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id))),
+    c.conversation_id, c.followup_id, c.followup_part
   from claimed c;
 end
 $function$
@@ -628,6 +899,30 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.followup_run_ended(tenant text, followup uuid, part text, ended text, code text, waits text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+begin
+  update followups f
+  set status = case
+        when f.status = 'cancelled' then f.status
+        when ended = 'success' and part = 'tell' then 'produced'
+        when ended = 'success' then 'running'
+        when ended = 'interrupted' and waits = 'approval' then 'waiting_approval'
+        else 'dead' end,
+    reason = case when ended not in ('success', 'interrupted') then code end,
+    updated_at = clock_timestamp()
+  where f.tenant_id = tenant and f.followup_id = followup;
+  if ended = 'success' and part = 'work' then
+    insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+    values (tenant, gen_random_uuid(), 'followup.tell', followup, clock_timestamp())
+    on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  end if;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.is_off_pin(pin text, stays boolean, said text)
  RETURNS boolean
  LANGUAGE sql
@@ -648,6 +943,148 @@ AS $function$
     where r.tenant_id = tenant and r.thread_id = thread and r.agent_version is not null
     order by r.seq desc
     limit 1), '')
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.leave_unsure(tenant text, delivery uuid, token uuid)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+declare
+  conversation uuid;
+begin
+  select conversation_id into conversation from deliveries where tenant_id = tenant and delivery_id = delivery;
+  perform 1 from conversations where tenant_id = tenant and conversation_id = conversation for no key update;
+  update deliveries
+  set head = false, on_unknown = 'hold', updated_at = clock_timestamp()
+  where tenant_id = tenant and delivery_id = delivery and current_token = token and status = 'unknown';
+  perform next_delivery(tenant, conversation);
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.log_delivery(d deliveries, happened text, code text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+  select r.tenant_id, r.thread_id, r.run_id, r.attempt, 'delivery.' || happened,
+    jsonb_strip_nulls(jsonb_build_object('delivery_id', d.delivery_id, 'part', d.part, 'code', code))
+  from runs r
+  where r.tenant_id = d.tenant_id and r.run_id = d.run_id
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.next_delivery(tenant text, conversation uuid, spacing_ms double precision DEFAULT 0)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  update deliveries d
+  set head = true, next_at = greatest(d.next_at, clock_timestamp() + spacing_ms * interval '1 ms')
+  from (
+    select delivery_id
+    from deliveries
+    where tenant_id = tenant and conversation_id = conversation and status = 'pending'
+    order by seq
+    limit 1
+  ) n
+  where d.tenant_id = tenant and d.delivery_id = n.delivery_id
+    and not exists (select 1 from deliveries h where h.tenant_id = tenant and h.conversation_id = conversation and h.head)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.next_delivery_in_ms()
+ RETURNS double precision
+ LANGUAGE sql
+AS $function$
+  with recursive walk(tenant_id, channel_account_id) as (
+    (select tenant_id, channel_account_id
+      from deliveries
+      where status = 'pending' and head
+      order by tenant_id, channel_account_id
+      limit 1)
+    union all
+    select n.tenant_id, n.channel_account_id
+    from walk w
+    cross join lateral (
+      select d.tenant_id, d.channel_account_id
+      from deliveries d
+      where d.status = 'pending' and d.head
+        and (d.tenant_id, d.channel_account_id) > (w.tenant_id, w.channel_account_id)
+      order by d.tenant_id, d.channel_account_id
+      limit 1
+    ) n
+  ), first as (
+    select greatest(
+      (select min(d.next_at)
+        from deliveries d
+        where d.status = 'pending' and d.head and d.tenant_id = a.tenant_id and d.channel_account_id = a.channel_account_id),
+      a.blocked_until,
+      case when a.per_second is not null
+        then a.tokens_at + (1 - a.tokens) / a.per_second * interval '1 s' end) as at
+    from walk w
+    join channel_accounts a using (tenant_id, channel_account_id)
+    where a.status = 'open'
+    union all
+    select min(next_at) from deliveries where status = 'unknown' and head
+  )
+  select extract(epoch from min(at) - clock_timestamp())::float8 * 1000 from first
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.note_receipt(tenant text, account uuid, message_id text, said text, tok uuid, code text)
+ RETURNS uuid
+ LANGUAGE plpgsql
+AS $function$
+declare
+  delivery uuid;
+  conversation uuid;
+  d deliveries;
+begin
+  insert into delivery_receipts (tenant_id, channel_account_id, provider_message_id, status, token, error_code)
+  values (tenant, account, message_id, said, tok, code)
+  on conflict do nothing;
+  update channel_accounts set receipt_at = clock_timestamp() where tenant_id = tenant and channel_account_id = account;
+  select a.delivery_id into delivery from delivery_attempts a where a.tenant_id = tenant and a.token = tok;
+  if delivery is null then
+    select r.delivery_id into delivery
+    from deliveries r
+    where r.tenant_id = tenant and r.channel_account_id = account and r.provider_message_id = message_id;
+  end if;
+  select r.conversation_id into conversation from deliveries r where r.tenant_id = tenant and r.delivery_id = delivery;
+  if not found then return null; end if;
+  perform 1 from conversations c where c.tenant_id = tenant and c.conversation_id = conversation for no key update;
+  select * into d from deliveries r where r.tenant_id = tenant and r.delivery_id = delivery for no key update;
+  if tok is not null and d.current_token is distinct from tok then
+    -- Of a try that was given up. It arrived, and so may have the next.
+    update deliveries r
+    set duplicate = r.attempts > 1 and r.status in ('sending', 'sent', 'delivered', 'read')
+    where r.tenant_id = tenant and r.delivery_id = delivery;
+    if d.status <> 'unknown' then return null; end if;
+  end if;
+  if said = 'failed' then
+    update deliveries r
+    set status = case code when 'window_closed' then 'parked' else 'failed' end, error_code = code, head = false, lease_until = null, updated_at = clock_timestamp(),
+      provider_message_id = coalesce(r.provider_message_id, message_id), unknown_since = null,
+      settled_at = clock_timestamp()
+    where r.tenant_id = tenant and r.delivery_id = delivery and r.status in ('sending', 'unknown', 'sent');
+  else
+    update deliveries r
+    set status = said, error_code = null, head = false, lease_until = null, updated_at = clock_timestamp(),
+      provider_message_id = coalesce(r.provider_message_id, message_id), unknown_since = null,
+      settled_at = coalesce(r.settled_at, clock_timestamp())
+    where r.tenant_id = tenant and r.delivery_id = delivery
+      and array_position(array['sent', 'delivered', 'read'], said)
+        > coalesce(array_position(array['sent', 'delivered', 'read'], r.status), 0)
+      and r.status in ('sending', 'unknown', 'sent', 'delivered');
+  end if;
+  if found then
+    perform log_delivery(d, said, code);
+    perform next_delivery(tenant, conversation);
+    if said = 'failed' and code = 'window_closed' then return conversation; end if;
+  end if;
+  return null;
+end
 $function$
 
 
@@ -706,6 +1143,121 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.post_deliveries(tenant text, posted json)
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+declare
+  n int;
+begin
+  perform 1
+  from conversations
+  where tenant_id = tenant and conversation_id in (select (p ->> 'conversation_id')::uuid from json_array_elements(posted) p)
+  order by conversation_id
+  for no key update;
+  with new as (
+    insert into deliveries (tenant_id, delivery_id, source_kind, source_id, part, thread_id, run_id, channel_account_id,
+      conversation_id, kind, payload, payload_sha256, on_unknown, not_after, status, error_code)
+    select tenant, (p ->> 'delivery_id')::uuid, p ->> 'source_kind', (p ->> 'source_id')::uuid, (p ->> 'part')::int,
+      (p ->> 'thread_id')::uuid, (p ->> 'run_id')::uuid, c.channel_account_id, c.conversation_id, p ->> 'kind',
+      convert_to(p ->> 'payload', 'UTF8'), sha256(convert_to(p ->> 'payload', 'UTF8')), p ->> 'on_unknown',
+      (p ->> 'not_after')::timestamptz, case when c.unreachable_at is null then 'pending' else 'parked' end, c.unreachable_code
+    from json_array_elements(posted) with ordinality as rows(p, position)
+    join conversations c on c.tenant_id = tenant and c.conversation_id = (p ->> 'conversation_id')::uuid
+    order by position
+    on conflict on constraint deliveries_source do nothing
+    returning conversation_id
+  ), counted as (
+    select count(*)::int as n from new
+  )
+  select counted.n into n from counted;
+  perform next_delivery(tenant, c.conversation_id)
+  from (select distinct (p ->> 'conversation_id')::uuid as conversation_id from json_array_elements(posted) p) c;
+  return n;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.recover_deliveries(unsure_after_ms double precision)
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+declare
+  lost record;
+  n int := 0;
+  left_at timestamptz;
+begin
+  for lost in
+    select d.tenant_id, d.delivery_id, d.conversation_id, d.current_token
+    from deliveries d
+    where d.status = 'sending' and d.lease_until < clock_timestamp()
+    order by d.lease_until
+    limit 500
+  loop
+    perform 1
+    from conversations
+    where tenant_id = lost.tenant_id and conversation_id = lost.conversation_id
+    for no key update skip locked;
+    continue when not found;
+    perform 1
+    from deliveries
+    where tenant_id = lost.tenant_id and delivery_id = lost.delivery_id and current_token = lost.current_token
+      and status = 'sending' and lease_until < clock_timestamp()
+    for no key update;
+    continue when not found;
+    select wire_started_at into left_at
+    from delivery_attempts
+    where tenant_id = lost.tenant_id and token = lost.current_token;
+    n := n + 1;
+    update deliveries
+    set lease_until = null, updated_at = clock_timestamp(),
+      status = case when left_at is null or on_unknown = 'resend' then 'pending' else 'unknown' end,
+      head = left_at is null or on_unknown <> 'hold',
+      attempts = attempts + (left_at is not null)::int,
+      error_code = case when left_at is not null then 'worker_lost' end,
+      unknown_since = case when left_at is not null and on_unknown <> 'resend' then clock_timestamp() end,
+      next_at = clock_timestamp() + case when left_at is not null and on_unknown = 'reconcile' then unsure_after_ms else 0 end
+        * interval '1 ms'
+    where tenant_id = lost.tenant_id and delivery_id = lost.delivery_id;
+    if left_at is not null then
+      perform log_delivery(d, 'unknown', 'worker_lost')
+      from deliveries d
+      where d.tenant_id = lost.tenant_id and d.delivery_id = lost.delivery_id;
+    end if;
+    perform next_delivery(lost.tenant_id, lost.conversation_id);
+  end loop;
+  return n;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.resolve_delivery(tenant text, delivery uuid, how text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+declare
+  conversation uuid;
+  d deliveries;
+begin
+  select r.conversation_id into conversation from deliveries r where r.tenant_id = tenant and r.delivery_id = delivery;
+  if not found then return false; end if;
+  perform 1 from conversations c where c.tenant_id = tenant and c.conversation_id = conversation for no key update;
+  select * into d from deliveries r where r.tenant_id = tenant and r.delivery_id = delivery for no key update;
+  if not (d.status = 'unknown' or (how = 'again' and d.status in ('failed', 'parked', 'expired', 'suppressed'))) then
+    return false;
+  end if;
+  update deliveries r
+  set status = case how when 'again' then 'pending' else 'sent' end, head = false, refusals = 0, error_code = null,
+    unknown_since = null, next_at = clock_timestamp(), not_after = case how when 'sent' then r.not_after end,
+    settled_at = case how when 'sent' then clock_timestamp() end, updated_at = clock_timestamp()
+  where r.tenant_id = tenant and r.delivery_id = delivery;
+  perform log_delivery(d, case how when 'again' then 'again' else 'sent' end, 'by_hand');
+  perform next_delivery(tenant, conversation);
+  return true;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.run_pin(tenant text, assistant uuid, thread uuid, goes_on boolean, OUT pin text, OUT stays boolean)
  RETURNS record
  LANGUAGE plpgsql
@@ -719,7 +1271,58 @@ end
 $function$
 
 
-CREATE OR REPLACE FUNCTION perdure.settle_runs(owner text, wait boolean, move_after_ms double precision, keep_ephemeral_ms double precision, tenant_ids text[], thread_ids uuid[], run_ids uuid[], attempts integer[], statuses text[], waits text[], checkpoint_ids uuid[], wake_ats timestamp with time zone[], error_codes text[], error_types text[], error_previews text[], errors bytea[], first_ids bigint[], last_ids bigint[], lines text[], questions text[])
+CREATE OR REPLACE FUNCTION perdure.settle_delivery(tenant text, delivery uuid, tok uuid, how text, message_id text, code text, after_ms double precision, counts boolean, spacing_ms double precision)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+declare
+  d deliveries;
+  conversation uuid;
+begin
+  select conversation_id into conversation from deliveries where tenant_id = tenant and delivery_id = delivery;
+  if not found then return false; end if;
+  perform 1 from conversations where tenant_id = tenant and conversation_id = conversation for no key update;
+  update delivery_attempts
+  set outcome = how, provider_message_id = message_id, error_code = code, settled_at = clock_timestamp()
+  where tenant_id = tenant and token = tok;
+  select * into d from deliveries where tenant_id = tenant and delivery_id = delivery for no key update;
+  if not found then return false; end if;
+  if d.current_token is distinct from tok then
+    -- Given up and sent again since: the person may have it twice.
+    if how = 'sent' then
+      update deliveries set duplicate = true where tenant_id = tenant and delivery_id = delivery;
+    end if;
+    return false;
+  end if;
+  -- A receipt was faster.
+  if d.status not in ('sending', 'unknown') then return true; end if;
+  -- Taken without an id: that is no reason to send it again.
+  if how = 'unknown' and d.on_unknown = 'resend' and code is distinct from 'unconfirmed' then
+    how := 'later';
+    counts := true;
+  end if;
+  update deliveries
+  set lease_until = null, error_code = code, updated_at = clock_timestamp(),
+    provider_message_id = coalesce(message_id, provider_message_id),
+    attempts = attempts + (how in ('sent', 'unknown') or (how = 'later' and counts and d.on_unknown = 'resend'))::int,
+    refusals = case when how = 'later' and counts then refusals + 1 when how = 'later' then refusals else 0 end,
+    status = case how when 'later' then 'pending' else how end,
+    -- What will be found out keeps its place.
+    head = how = 'later' or (how = 'unknown' and on_unknown = 'reconcile'),
+    next_at = case when how in ('later', 'unknown') then clock_timestamp() + after_ms * interval '1 ms' else next_at end,
+    unknown_since = case when how = 'unknown' then coalesce(unknown_since, clock_timestamp()) end,
+    settled_at = case when how in ('later', 'unknown') then null else clock_timestamp() end
+  where tenant_id = tenant and delivery_id = delivery;
+  if how in ('sent', 'unknown', 'failed', 'parked', 'expired') then
+    perform log_delivery(d, how, code);
+  end if;
+  perform next_delivery(tenant, conversation, spacing_ms);
+  return true;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.settle_runs(owner text, wait boolean, move_after_ms double precision, keep_ephemeral_ms double precision, tenant_ids text[], thread_ids uuid[], run_ids uuid[], attempts integer[], statuses text[], waits text[], checkpoint_ids uuid[], wake_ats timestamp with time zone[], error_codes text[], error_types text[], error_previews text[], errors bytea[], first_ids bigint[], last_ids bigint[], lines text[], questions text[], posted text[])
  RETURNS TABLE(o_run_id uuid, o_how text, o_freed boolean)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
@@ -907,19 +1510,36 @@ begin
 
   -- Inputs that come while a question is open wait for its answer, where it says so. When none is open they have their turn.
   update runs r
-  set waits_for = case when u.holds then 'approval' when r.available_at is not null then 'timer' end
+  set waits_for = case when u.holds or (u.asks and r.followup_part = 'tell') then 'approval' when r.available_at is not null then 'timer' end
   from (
     select tenant_id, thread_id, exists (
       select 1
       from approvals a
       where a.tenant_id = e.tenant_id and a.thread_id = e.thread_id and a.status = 'pending'
-        and a.policy ->> 'on_message' = 'queue') as holds
+        and a.policy ->> 'on_message' = 'queue') as holds, exists (
+      select 1
+      from approvals a
+      where a.tenant_id = e.tenant_id and a.thread_id = e.thread_id and a.status = 'pending') as asks
     from unnest(tenant_ids, thread_ids, run_ids) e(tenant_id, thread_id, run_id)
     where e.run_id = any(done)
   ) u
   where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
-    and r.kind = 'run' and not r.resumes and (r.available_at is null or r.merge_until is not null)
-    and u.holds = (r.waits_for is distinct from 'approval');
+    and r.kind = 'run' and (not r.resumes or r.followup_part = 'tell') and (r.available_at is null or r.merge_until is not null)
+    and (u.holds or (u.asks and r.followup_part = 'tell')) = (r.waits_for is distinct from 'approval');
+
+  perform followup_run_ended(r.tenant_id, r.followup_id, r.followup_part, r.status, r.error_code, r.waits_for)
+  from runs r
+  join unnest(tenant_ids, run_ids) u(tenant_id, run_id) using (tenant_id, run_id)
+  where r.run_id = any(done) and r.followup_id is not null;
+
+  -- What they say goes out. In the order of conversations, which are locked by it.
+  perform post_deliveries(p.tenant_id, p.posted::json)
+  from (
+    select u.tenant_id, u.posted
+    from unnest(tenant_ids, run_ids, posted) u(tenant_id, run_id, posted)
+    where u.run_id = any(done) and u.posted is not null
+    order by u.posted::json -> 0 ->> 'conversation_id'
+  ) p;
 
   -- The next of each thread, if one may start.
   with next as (
@@ -964,6 +1584,62 @@ begin
     u.run_id = any(freed) or limited or exists (
       select 1 from tenants t where t.tenant_id = u.tenant_id and t.max_running < 1000000)
   from unnest(tenant_ids, run_ids) u(tenant_id, run_id);
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.start_delivery(tenant text, delivery uuid, token uuid)
+ RETURNS TABLE(o_lease_ms double precision, o_expired boolean, o_silent_ms double precision, o_address jsonb)
+ LANGUAGE sql
+AS $function$
+  with mine as (
+    select d.tenant_id, d.delivery_id, d.lease_until, d.not_after, d.conversation_id
+    from deliveries d
+    where d.tenant_id = tenant and d.delivery_id = delivery and d.current_token = token and d.status = 'sending'
+      and d.lease_until > clock_timestamp()
+    for no key update
+  ), marked as (
+    update delivery_attempts a
+    set wire_started_at = clock_timestamp()
+    from mine
+    where a.tenant_id = mine.tenant_id and a.token = start_delivery.token
+      and (mine.not_after is null or mine.not_after > clock_timestamp())
+  )
+  select extract(epoch from m.lease_until - clock_timestamp())::float8 * 1000,
+    coalesce(m.not_after <= clock_timestamp(), false),
+    extract(epoch from clock_timestamp() - c.last_inbound_at)::float8 * 1000, c.address
+  from mine m
+  join conversations c using (tenant_id, conversation_id)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.suppress_deliveries(tenant text, followup uuid, OUT o_suppressed integer, OUT o_left integer)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+declare
+  conversation uuid;
+begin
+  select d.conversation_id into conversation
+  from deliveries d
+  where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup
+  limit 1;
+  perform 1 from conversations c where c.tenant_id = tenant and c.conversation_id = conversation for no key update;
+  with stopped as (
+    update deliveries d
+    set status = 'suppressed', head = false, error_code = 'cancelled', settled_at = clock_timestamp(),
+      updated_at = clock_timestamp()
+    where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup and d.status in ('pending', 'parked')
+    returning 1
+  )
+  select count(*)::int into o_suppressed from stopped;
+  select count(*)::int into o_left
+  from deliveries d
+  where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup
+    and d.status in ('sending', 'sent', 'delivered', 'read', 'unknown');
+  if conversation is not null then
+    perform next_delivery(tenant, conversation);
+  end if;
 end
 $function$
 

@@ -10,6 +10,9 @@ import { IGNORED_FIELDS_HEADER } from "./request.js";
 import { effectRoutes } from "./routes/effects.js";
 import { approvalRoutes } from "./routes/approvals.js";
 import { budgetRoutes } from "./routes/budgets.js";
+import { channelRoutes } from "./routes/channels.js";
+import { followupRoutes } from "./routes/followups.js";
+import { channelWebhookRoutes } from "./routes/channel-webhooks.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
 import { metaRoutes } from "./routes/meta.js";
@@ -45,6 +48,7 @@ export function createApp(engine: Engine): Hono {
   // Browsers ask for what they need; allowing what they ask for covers every x- header.
   app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
   app.route("/", metaRoutes(engine));
+  app.route("/", channelWebhookRoutes(engine));
   app.use(tenant(engine));
   app.route("/", assistantRoutes(engine));
   app.route("/", threadRoutes(engine));
@@ -55,6 +59,8 @@ export function createApp(engine: Engine): Hono {
   app.route("/", effectRoutes(engine));
   app.route("/", failedRunRoutes(engine));
   app.route("/", budgetRoutes(engine));
+  app.route("/", channelRoutes(engine));
+  app.route("/", followupRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

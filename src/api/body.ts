@@ -25,7 +25,7 @@ export async function readJson(c: Context<ApiEnv>): Promise<unknown> {
 }
 
 /** Refuses a body as soon as it is known to be too large, by the length it declares or by what has come. */
-async function readBytes(c: Context<ApiEnv>): Promise<Buffer> {
+export async function readBytes(c: Context<ApiEnv>): Promise<Buffer> {
   if (Number(c.req.header("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge(c);
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -45,6 +45,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     onCompletion: body.on_completion ?? (threadId === null ? "delete" : "keep"),
     afterSeconds: body.after_seconds ?? null,
     priority: asked.priority ?? asked.policy.priority,
+    conversationId: null,
     mergeWindowMs: asked.policy.mergeWindowMs,
     caller: asked.caller,
     graph: null,

@@ -140,6 +140,22 @@ export async function closedQuestions(
   return rows.map(fromStored);
 }
 
+/** The question as it was asked last: open or closed. */
+export async function findQuestion(
+  sql: Sql,
+  key: ThreadKey & Readonly<{ interruptId: string }>,
+): Promise<ApprovalRow | undefined> {
+  const { rows } = await sql.query<Stored>(
+    `select ${COLUMNS}
+    from approvals a
+    where a.tenant_id = $1 and a.thread_id = $2 and a.interrupt_id = $3
+    order by a.asked_at desc
+    limit 1`,
+    [key.tenantId, key.threadId, key.interruptId],
+  );
+  return rows.map(fromStored)[0];
+}
+
 /** Claims the pending rows of these interrupts; first wins. Returns the rows it claimed. */
 export async function decideApprovals(
   sql: Sql,

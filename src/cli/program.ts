@@ -3,7 +3,9 @@ import { Command, CommanderError } from "commander";
 import { addApprovals } from "./commands/approvals.js";
 import { addAssistants } from "./commands/assistants.js";
 import { addBudgets } from "./commands/budgets.js";
+import { addDeliveries } from "./commands/deliveries.js";
 import { addEffects } from "./commands/effects.js";
+import { addFollowups } from "./commands/followups.js";
 import { addLimits } from "./commands/limits.js";
 import { addPrune } from "./commands/prune.js";
 import { addRuns } from "./commands/runs.js";
@@ -44,6 +46,8 @@ export async function runProgram(
   addApprovals(program, open);
   addBudgets(program, open);
   addEffects(program, open);
+  addFollowups(program, open);
+  addDeliveries(program, open);
   try {
     await program.parseAsync([...args], { from: "user" });
     return exitCode;

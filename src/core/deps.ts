@@ -40,7 +40,7 @@ export type Notifier = Readonly<{
   listen(topic: Topic, onNotify: (id: string | undefined) => void): () => void;
 }>;
 /** `ended`: the run with this id is over; `stream`: it has new events, or is over. */
-export type Topic = "runs" | "stream" | "ended" | "cancel" | "timers" | "move";
+export type Topic = "runs" | "stream" | "ended" | "cancel" | "timers" | "move" | "deliveries";
 
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
 export type Log = Readonly<{

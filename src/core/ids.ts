@@ -9,6 +9,10 @@ export type AssistantId = Id<"assistant">;
 export type ApprovalId = Id<"approval">;
 export type TimerId = Id<"timer">;
 export type PackId = Id<"pack">;
+export type ChannelAccountId = Id<"channel_account">;
+export type ConversationId = Id<"conversation">;
+export type DeliveryId = Id<"delivery">;
+export type FollowupId = Id<"followup">;
 
 /** The tenant of an installation that has only one. */
 export const DEFAULT_TENANT = "default" as TenantId;

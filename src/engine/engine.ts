@@ -6,6 +6,7 @@ import type { Deps } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
 import type { PolicyOf } from "../core/policy.js";
 import type { OnTouch } from "./adopt/on-touch.js";
+import type { Accounts } from "./channel-accounts.js";
 import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
@@ -25,6 +26,8 @@ export type Engine = Readonly<{
   policyOf: PolicyOf;
   /** Reads what checkpoints name; one per process, for its cache. */
   bodyReader: BodyReader;
+  /** Accounts of channels, and what speaks for them. */
+  accounts: Accounts;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

@@ -183,6 +183,21 @@ export function rejection(question: Asked, message: string): unknown {
   }
 }
 
+/** The answer that says yes to all that was asked, as it was asked. */
+export function acceptance(question: Readonly<{ form: QuestionForm; actions: number }>): unknown {
+  const each = <T>(one: T): T[] => Array.from({ length: question.actions }, () => one);
+  switch (question.form) {
+    case "langchain":
+      return { decisions: each({ type: "approve" }) };
+    case "agent_inbox":
+      return each({ type: "accept", args: null });
+    case "approve":
+      return { type: "approve" };
+    case "other":
+      return true;
+  }
+}
+
 function fieldsOf(value: unknown): Fields | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
 }

@@ -1,6 +1,6 @@
 // Taking runs and keeping them: the claim, the heartbeat, and what becomes of a run whose worker died.
 import { PREPARED, type Sql } from "../core/deps.js";
-import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
 
 export type ClaimedRun = Readonly<{
@@ -24,6 +24,10 @@ export type ClaimedRun = Readonly<{
   cheaper: boolean;
   /** A budget was set for it, its thread or its tenant, beside those of its graph. */
   budgeted: boolean;
+  /** Where what it says goes; null: to whoever looks. */
+  conversationId: ConversationId | null;
+  followupId: FollowupId | null;
+  followupPart: "work" | "tell" | null;
 }>;
 
 /** Up to `slots` runs of these graphs, for `owner`. */
@@ -57,6 +61,9 @@ export type ClaimRow = Readonly<{
   o_provider: string | null;
   o_cheaper: boolean;
   o_budgeted: boolean;
+  o_conversation_id: ConversationId | null;
+  o_followup_id: FollowupId | null;
+  o_followup_part: "work" | "tell" | null;
 }>;
 
 export function claimedRun(row: ClaimRow): ClaimedRun {
@@ -76,6 +83,9 @@ export function claimedRun(row: ClaimRow): ClaimedRun {
     provider: row.o_provider,
     cheaper: row.o_cheaper,
     budgeted: row.o_budgeted,
+    conversationId: row.o_conversation_id,
+    followupId: row.o_followup_id,
+    followupPart: row.o_followup_part,
   };
 }
 

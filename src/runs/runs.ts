@@ -1,7 +1,7 @@
 // Rows of the table `runs` as people and commands read them, and the statements that change them.
 // Lock order everywhere: threads row, then runs by run_id, then their children.
 import { PREPARED, type Sql } from "../core/deps.js";
-import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { MultitaskStrategy, Priority, RunStatus, ThreadStatus } from "../core/run.js";
 
 export type RunRow = Readonly<{
@@ -39,6 +39,11 @@ export type RunRow = Readonly<{
   agentVersion: string | null;
   /** The only version that may execute it; empty: any. */
   pin: string;
+  /** Where what it says goes; null: to whoever looks. */
+  conversationId: ConversationId | null;
+  /** Of which follow-up it is, and whether it does the work or tells of it. */
+  followupId: FollowupId | null;
+  followupPart: "work" | "tell" | null;
   metadata: Readonly<Record<string, unknown>>;
   errorCode: string | null;
   errorType: string | null;
@@ -59,7 +64,9 @@ export const RUN_COLUMNS = `
   available_at as "availableAt", merge_until as "mergeUntil", merged, waits_for as "waitsFor", provider,
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
   multitask_strategy as "multitaskStrategy",
-  agent_version as "agentVersion", pin, metadata, error_code as "errorCode", error_type as "errorType",
+  agent_version as "agentVersion", pin, conversation_id as "conversationId",
+  followup_id as "followupId", followup_part as "followupPart", metadata, error_code as "errorCode",
+  error_type as "errorType",
   error_preview as "errorPreview", cancel_reason as "cancelReason", result_checkpoint_id as "resultCheckpointId",
   created_at as "createdAt", updated_at as "updatedAt", started_at as "startedAt", finished_at as "finishedAt"`;
 
@@ -175,6 +182,11 @@ export type NewRun = Readonly<{
   mergeMs: number | null;
   /** It waits until the questions that are open on its thread are not any more. */
   afterAnswer: boolean;
+  /** Where what it says goes; null: to whoever looks. */
+  conversationId: ConversationId | null;
+  /** Of which follow-up it is, and whether it does the work or tells of it. */
+  followupId: FollowupId | null;
+  followupPart: "work" | "tell" | null;
 }>;
 
 /** Inserts a pending run; returns it as stored. */
@@ -182,12 +194,14 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
   const { rows } = await sql.query<RunRow>(
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
-      multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays)
+      multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays,
+      conversation_id, followup_id, followup_part)
     select $1, $2::uuid, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7::boolean, $8,
       $9::jsonb, $10::bytea,
       clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
       clock_timestamp() + $13::float8 * interval '1 ms',
-      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin, p.stays
+      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin,
+      p.stays, $15::uuid, $16::uuid, $17::text
     from run_pin($1, $4, $3, $14) p
     returning ${RUN_COLUMNS}`,
     [
@@ -205,9 +219,43 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       run.afterAnswer,
       run.mergeMs,
       run.resumes,
+      run.conversationId,
+      run.followupId,
+      run.followupPart,
     ],
   );
   return rows[0] as RunRow;
+}
+
+/** Of what these runs are, for one that goes on for them: their conversation and follow-up, the newest's. */
+export async function belongingsOfRuns(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; runIds: readonly RunId[] }>,
+): Promise<Pick<RunRow, "conversationId" | "followupId" | "followupPart">> {
+  const { rows } = await sql.query<Pick<RunRow, "conversationId" | "followupId" | "followupPart">>(
+    `select conversation_id as "conversationId", followup_id as "followupId", followup_part as "followupPart"
+    from runs
+    where tenant_id = $1 and run_id = any($2::uuid[]) and (conversation_id is not null or followup_id is not null)
+    order by seq desc
+    limit 1`,
+    [of.tenantId, of.runIds],
+  );
+  return rows[0] ?? { conversationId: null, followupId: null, followupPart: null };
+}
+
+/** Whether somebody has asked something of the thread since: not an answer, and nothing that was scheduled. */
+export async function hasWrittenSince(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; threadId: ThreadId; since: Date }>,
+): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `select 1
+    from runs
+    where tenant_id = $1 and thread_id = $2 and kind = 'run' and created_at > $3 and not resumes and followup_id is null
+    limit 1`,
+    [of.tenantId, of.threadId, of.since],
+  );
+  return rowCount > 0;
 }
 
 /** Inserts an edit that holds its thread from the start: running, leased to `owner`. */

@@ -27,6 +27,8 @@ export type Settlement = Readonly<{
   questions: readonly AskedQuestion[];
   /** When another branch, which sleeps beside the questions, goes on. */
   wakeAt: Date | null;
+  /** What it says in its conversation, as `post_deliveries` takes it. */
+  posted: readonly object[];
 }>;
 
 /** `locked`: somebody holds its thread just now, and nothing was written. */
@@ -45,7 +47,7 @@ export async function settleRuns(
   const of = <T>(pick: (settlement: Settlement) => T): T[] => settlements.map(pick);
   const { rows } = await sql.query<Settled & { runId: string }>(
     `select o_run_id as "runId", o_how as how, o_freed as freed
-    from settle_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+    from settle_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
     [
       owner,
       options.wait,
@@ -67,6 +69,7 @@ export async function settleRuns(
       of(({ finalChunks }) => finalChunks.at(-1)?.id ?? null),
       of(({ finalChunks }) => (finalChunks.length === 0 ? null : formatLines(finalChunks))),
       of(({ questions }) => JSON.stringify(questions.map(questionJson))),
+      of(({ posted }) => (posted.length === 0 ? null : JSON.stringify(posted))),
     ],
     PREPARED,
   );

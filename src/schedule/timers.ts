@@ -8,6 +8,7 @@ import type { TenantId, TimerId } from "../core/ids.js";
  * `prune`: bodies that nothing in a thread names any more, though no state is to go.
  * `retention`: what is kept for a time only goes, for the whole tenant. `approval.…`: nobody answered in time, those who may are
  * reminded, others may as well. `assistant.pin`: unfinished runs are brought to the version that their assistant is pinned to.
+ * `followup`: it is due; `followup.tell`: its work is done, and is to be told.
  */
 export type TimerKind =
   | "run.release"
@@ -20,7 +21,9 @@ export type TimerKind =
   | "approval.deadline"
   | "approval.remind"
   | "approval.escalate"
-  | "assistant.pin";
+  | "assistant.pin"
+  | "followup"
+  | "followup.tell";
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;

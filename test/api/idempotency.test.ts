@@ -232,9 +232,13 @@ const NOT_CREATING = [
   "/threads/:thread_id/history",
   "/threads/:thread_id/runs/:run_id/cancel",
   "/threads/:thread_id/state/checkpoint",
+  "/v1/channels/:channel_account_id/webhook",
+  "/v1/deliveries/:delivery_id/resolve",
+  "/v1/followups/:followup_id/cancel",
+  "/v1/followups/:followup_id/reschedule",
   "/v1/runs/:run_id/close",
 ];
-/** Each has a test here or in test/engine/failure-policy.test.ts. */
+/** Each has a test here, in test/engine/failure-policy.test.ts or in test/channels/api.test.ts. */
 const CREATING = [
   "/runs",
   "/runs/stream",
@@ -246,7 +250,9 @@ const CREATING = [
   "/threads/:thread_id/runs/wait",
   "/threads/:thread_id/state",
   "/v1/approvals/:approval_id/decide",
+  "/v1/channel-accounts",
   "/v1/runs/:run_id/retry",
+  "/v1/threads/:thread_id/followups",
 ];
 
 test("every POST that is served is known to make something with a key, or to make nothing", async () => {

@@ -19,7 +19,7 @@ export async function withDeploy(
 ): Promise<void> {
   const { settings, ...parts } = t.engine as ReturnType<typeof composeEngine>;
   const engine = composeEngine(
-    { deps: parts.deps, store: parts.store, source: null, close: async () => {} },
+    { deps: parts.deps, store: parts.store, source: null, keys: { current: null, old: [] }, close: async () => {} },
     graphsFrom({ graph }, "v2"),
     settings,
   );

@@ -18,6 +18,7 @@ import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
 import type { Engine } from "../../src/engine/engine.js";
 import { graphsFrom } from "../../src/engine/graphs.js";
 import { tickMover } from "../../src/engine/loops/mover.js";
+import { tellingOf } from "../../src/engine/telling.js";
 import { createLog } from "../../src/observe/log.js";
 import { createTestDatabase, type TestDatabase } from "./database.js";
 
@@ -107,7 +108,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
       client,
       startWorker,
       sweep: () => sweepLostRuns(deps, settings),
-      fireTimers: () => fireTimers(deps),
+      fireTimers: () => fireTimers(deps, tellingOf(engine)),
       move: () => tickMover(deps),
     });
   } finally {

@@ -18,6 +18,9 @@ const FOR_ALL_TENANTS = [
   /^delete from idempotency_keys where created_at < /,
   /^delete from model_calls where thread_id is null and day < /,
   /^delete from timers where status <> 'due' and updated_at < /,
+  // A webhook comes with the account's id alone, and proves itself with that account's secret.
+  /^select \S+ from channel_accounts where channel_account_id = \$1$/,
+  /^delete from inbound_events where received_at < /,
 ];
 
 /** The SQL texts in a source file that touch more tables of tenants than they name tenants. */

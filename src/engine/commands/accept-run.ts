@@ -25,7 +25,8 @@ export function createAcceptor(deps: Deps, slots: Slots): AcceptRun {
 
 /** Neither an answer nor delayed, nor waiting for more: all it needs is a free thread. */
 function isPlain(input: CreateRunInput): boolean {
-  const { request, afterSeconds } = input;
+  const { request, afterSeconds, conversationId } = input;
+  if (conversationId !== null) return false;
   if ((request.command?.resume ?? null) !== null || (afterSeconds !== null && afterSeconds > 0)) return false;
   return mergeWindowOf(input) === 0;
 }

@@ -1,13 +1,13 @@
 // Accepts a run: thread, run, answered questions and event in one transaction, the wake-up after it.
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
-import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
+import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../../core/ids.js";
 import { isInOrder, type MultitaskStrategy, type Priority, supersedes } from "../../core/run.js";
 import { pendingApprovals } from "../../approvals/approvals.js";
 import type { Caller } from "../../core/approval.js";
 import { appendEvent } from "../../runs/events.js";
 import { pinOfNext } from "../../runs/pins.js";
-import { insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
+import { belongingsOfRuns, insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
 import { setTimer } from "../../schedule/timers.js";
 import { lackedNodes, refuseMisfit } from "../fit.js";
@@ -39,6 +39,8 @@ export type CreateRunInput = Readonly<{
   afterSeconds: number | null;
   /** Null: by what the run does. */
   priority: Priority | null;
+  /** Where what it says goes; null: an answer goes where the question was asked, anything else to whoever looks. */
+  conversationId: ConversationId | null;
   /** For how long a message's run waits for more of them; 0: it doesn't. */
   mergeWindowMs: number;
   caller: Caller;
@@ -50,8 +52,12 @@ export type CreateRunInput = Readonly<{
 
 export type AcceptedInput = Pick<
   CreateRunInput,
-  "tenantId" | "assistant" | "metadata" | "multitaskStrategy" | "afterSeconds" | "priority"
->;
+  "tenantId" | "assistant" | "metadata" | "multitaskStrategy" | "afterSeconds" | "priority" | "conversationId"
+> &
+  Readonly<{
+    /** Of which follow-up it is. */
+    followup?: Readonly<{ followupId: FollowupId; part: "work" | "tell" }> | null;
+  }>;
 
 /**
  * Creates a run and returns it once it is durable.
@@ -85,7 +91,9 @@ export async function createRunIn(
   const request = await answerOrSupersede(sql, input, { thread, ahead, runId, answer, afterAnswer });
   const threadFree = !ahead.some((run) => run.head);
   const mergeMs = mergeWindowOf(input) || null;
-  const run = await insertAccepted(deps, sql, { input, thread, runId, request, threadFree, afterAnswer, mergeMs });
+  const belongings = await belongingsOf(sql, input, answer);
+  const accepted = { input: { ...input, ...belongings }, thread, runId, request, threadFree, afterAnswer, mergeMs };
+  const run = await insertAccepted(deps, sql, accepted);
   return { run, cancelled };
 }
 
@@ -142,7 +150,7 @@ async function makeRoom(deps: Deps, sql: Sql, input: CreateRunInput, thread: Loc
   }
 }
 
-type Answer = Readonly<{ answers: Answers; decidedBy: string }>;
+type Answer = Readonly<{ answers: Answers; decidedBy: string; askedBy: readonly RunId[] }>;
 
 /** What a resume answers, or why that is not enough yet; null when the request answers nothing. */
 async function answerOf(
@@ -170,7 +178,26 @@ async function answerOf(
   }
   const vote = await countVote(sql, asked, answers, input.caller);
   if (vote !== undefined && "waiting" in vote) return vote;
-  return { answers, decidedBy: vote?.decidedBy ?? input.caller.person ?? input.createdBy };
+  const askedBy = asked.map(({ runId }) => runId);
+  return { answers, decidedBy: vote?.decidedBy ?? input.caller.person ?? input.createdBy, askedBy };
+}
+
+/** What follows from an answer is said where the question was asked, wherever it was answered; and is of the same follow-up. */
+async function belongingsOf(
+  sql: Sql,
+  input: CreateRunInput,
+  answer: Answer | null,
+): Promise<Pick<AcceptedInput, "conversationId" | "followup">> {
+  const { tenantId, conversationId } = input;
+  if (answer === null) return { conversationId };
+  const of = await belongingsOfRuns(sql, { tenantId, runIds: answer.askedBy });
+  const followup = followupOf(of);
+  return { conversationId: conversationId ?? of.conversationId, followup };
+}
+
+/** Of which follow-up a run is that goes on for another. */
+export function followupOf({ followupId, followupPart: part }: Pick<RunRow, "followupId" | "followupPart">) {
+  return followupId === null || part === null ? null : { followupId, part };
 }
 
 /** Throws `graph_changed` when this code lacks a node and may have to go on; of a run that is pinned to other code it can't know. */
@@ -279,6 +306,9 @@ export async function insertAccepted(
     delayMs: delayed ? (input.afterSeconds ?? 0) * 1_000 : null,
     mergeMs,
     afterAnswer: afterAnswer && !delayed,
+    conversationId: input.conversationId,
+    followupId: input.followup?.followupId ?? null,
+    followupPart: input.followup?.part ?? null,
   });
   if (run.availableAt !== null) {
     await setTimer(sql, {

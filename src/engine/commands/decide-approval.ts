@@ -51,6 +51,7 @@ export async function decideApproval(
     onCompletion: "keep",
     afterSeconds: null,
     priority: asking.priority,
+    conversationId: null,
     mergeWindowMs: 0,
     caller: decision.caller,
     graph: await decision.shapeOf(asking),

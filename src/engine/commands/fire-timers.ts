@@ -14,10 +14,20 @@ import { deleteThread } from "./delete-thread.js";
 import { fireFollowPin } from "./pin-assistant.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
 import { QUESTION_TIMERS, statusLeft } from "./questions.js";
+import { fireFollowup } from "./fire-followup.js";
+import { fireTell, type TellEngine } from "./tell-followup.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
-export const FIRED_KINDS = ["run.release", "run.wake", "thread.delete", "assistant.pin", ...QUESTION_TIMERS] as const;
+export const FIRED_KINDS = [
+  "run.release",
+  "run.wake",
+  "thread.delete",
+  "assistant.pin",
+  "followup",
+  "followup.tell",
+  ...QUESTION_TIMERS,
+] as const;
 const BATCH = 100;
 /** Of one kind at the same time: more of them would only wait for the same thing. */
 const MOST_UNDER_WAY = 20;
@@ -27,8 +37,8 @@ const RETRY_MS = 5_000;
 const MAX_RETRY_MS = 5 * 60_000;
 
 /** One round over what is due by database time, all of it waited for. Returns how many fired. */
-export async function fireTimers(deps: Deps): Promise<number> {
-  return createFiring(deps, Number.POSITIVE_INFINITY).round();
+export async function fireTimers(deps: Deps, telling: TellEngine | null = null): Promise<number> {
+  return createFiring(deps, Number.POSITIVE_INFINITY, telling).round();
 }
 
 export type Firing = Readonly<{
@@ -41,19 +51,22 @@ export type Firing = Readonly<{
 /**
  * Fires timers in their order, one after the other. Nothing keeps the others from firing: what somebody else holds is passed
  * over and stays due, and what takes longer than `patienceMs`, as when the object store is slow, goes on beside the next.
+ * Without `telling` what follow-ups have come to is left to other processes.
  */
-export function createFiring(deps: Deps, patienceMs: number): Firing {
+export function createFiring(deps: Deps, patienceMs: number, telling: TellEngine | null = null): Firing {
   const underWay = new Map<string, Readonly<{ kind: string; fired: Promise<boolean> }>>();
   const underWayOf = (kind: string): number => [...underWay.values()].filter((each) => each.kind === kind).length;
   const isCrowded = (kind: string): boolean => underWayOf(kind) >= MOST_UNDER_WAY;
   const start = (timer: TimerRow): Promise<boolean> => {
-    const fired = fireOrPostpone(deps, timer).finally(() => underWay.delete(timer.timerId));
+    const fired = fireOrPostpone(deps, telling, timer).finally(() => underWay.delete(timer.timerId));
     underWay.set(timer.timerId, { kind: timer.kind, fired });
     return fired;
   };
   return {
     async round() {
-      const kinds = FIRED_KINDS.filter((kind) => !isCrowded(kind));
+      const kinds = FIRED_KINDS.filter(
+        (kind) => !isCrowded(kind) && (telling !== null || !kind.startsWith("followup")),
+      );
       const due = await peekDueTimers(deps.db, { kinds, limit: BATCH });
       let fired = 0;
       for (const timer of due) {
@@ -76,9 +89,9 @@ async function patiently(work: Promise<boolean>, forMs: number): Promise<boolean
   return Promise.race([work, over]).finally(() => clearTimeout(timer));
 }
 
-async function fireOrPostpone(deps: Deps, timer: TimerRow): Promise<boolean> {
+async function fireOrPostpone(deps: Deps, telling: TellEngine | null, timer: TimerRow): Promise<boolean> {
   try {
-    return await fire(deps, timer);
+    return await fire(deps, telling, timer);
   } catch (error) {
     const code = isEngineError(error) ? error.code : ((error as { code?: string }).code ?? "internal");
     deps.log.error({ timer_id: timer.timerId, kind: timer.kind, ref_id: timer.refId, code }, "a timer failed");
@@ -88,7 +101,7 @@ async function fireOrPostpone(deps: Deps, timer: TimerRow): Promise<boolean> {
   }
 }
 
-async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
+async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Promise<boolean> {
   switch (timer.kind) {
     case "run.release":
       return fireRelease(deps, timer);
@@ -104,6 +117,10 @@ async function fire(deps: Deps, timer: TimerRow): Promise<boolean> {
       return fireNotice(deps, timer, "reminded");
     case "approval.escalate":
       return fireNotice(deps, timer, "escalated");
+    case "followup":
+      return telling === null ? false : fireFollowup(telling, timer);
+    case "followup.tell":
+      return telling === null ? false : fireTell(telling, timer);
     case "move":
     case "repack":
     case "prune":

@@ -32,7 +32,9 @@ export async function joinWaitingRun(
   const waiting = await lockWaitingRun(sql, thread);
   if (waiting === undefined || waiting.request === null || waiting.merged + 1 >= MAX_REQUESTS) return undefined;
   const isSame =
-    waiting.assistantId === input.assistant.assistantId && isEqual(waiting.metadata, metadataOf(input, thread));
+    waiting.assistantId === input.assistant.assistantId &&
+    waiting.conversationId === input.conversationId &&
+    isEqual(waiting.metadata, metadataOf(input, thread));
   const before = decodeRequest(JSON.parse(waiting.request.toString("utf8")));
   const merged = isSame ? withMessages(before, mergeRequest(input.request, input, thread)) : null;
   if (merged === null) return undefined;

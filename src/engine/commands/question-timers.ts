@@ -83,13 +83,14 @@ async function goOn(
   deps: Deps,
   sql: Sql,
   { tenantId, threadId }: ApprovalRow,
-  { assistant, request, priority }: RunSettings,
+  { run, assistant, request, priority }: RunSettings,
   command: RunCommand,
 ): Promise<CreatedRun> {
   const input = {
     ...{ tenantId, threadId, assistant, metadata: {}, request: { ...request, command } },
     ...({ multitaskStrategy: "enqueue", ifNotExists: "reject", onCompletion: "keep", afterSeconds: null } as const),
     priority,
+    conversationId: run.conversationId,
     mergeWindowMs: 0,
     ...{ caller: ENGINE, createdBy: "deadline", graph: null },
   };

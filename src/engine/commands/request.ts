@@ -1,5 +1,7 @@
 // What a client asked for, as a run keeps it: everything here is content and is stored as one body.
 
+import type { ThreadId } from "../../core/ids.js";
+
 /** A run request after the door parsed it; the names are the wire's. */
 export type RunRequest = Readonly<{
   input: unknown;
@@ -13,6 +15,10 @@ export type RunRequest = Readonly<{
   stream_subgraphs: boolean;
   /** Somebody may look at the stream while it runs: false for who waits for the end. */
   watched: boolean;
+  /** Where what was said until then is, for a run on a thread that has nothing yet; the engine's own. */
+  begins_from?: ThreadId;
+  /** Messages that are added to the state, and nothing else is done; the engine's own. */
+  append?: Readonly<{ messages: readonly Readonly<Record<string, unknown>>[] }>;
 }>;
 
 export type RunCommand = Readonly<{

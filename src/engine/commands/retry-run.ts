@@ -9,7 +9,7 @@ import { newerRun, resolveRun } from "../../runs/failures.js";
 import { getRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { type LockedThread, lockThread } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
-import { insertAccepted } from "./create-run.js";
+import { followupOf, insertAccepted } from "./create-run.js";
 import { type MadeRun, type Once, runMadeBefore, takeOnce } from "./make-once.js";
 import type { RunRequest } from "./request.js";
 import { loadRunSettings } from "./settings-of-run.js";
@@ -37,7 +37,13 @@ export async function retryRun(deps: Deps, retry: Resolve & Readonly<{ once: Onc
     await resolveRun(sql, { ...run, how: "retried", by: retry.by, byRunId: runId });
     await appendEvent(sql, run, { type: "run.retried", attempt: run.attempt, payload: { by_run_id: runId } });
     const begun = (await newestCheckpointOfRun(sql, run)) !== undefined;
-    const input = { multitaskStrategy: "enqueue", afterSeconds: null, metadata: run.metadata } as const;
+    const input = {
+      multitaskStrategy: "enqueue",
+      afterSeconds: null,
+      metadata: run.metadata,
+      conversationId: run.conversationId,
+      followup: followupOf(run),
+    } as const;
     return insertAccepted(deps, sql, {
       input: { ...input, tenantId: retry.tenantId, assistant: failed.assistant, priority: failed.priority },
       thread,

@@ -8,6 +8,7 @@ import { isTransientDbError } from "../../core/retry.js";
 import type { Outcome, RunError } from "../../core/run.js";
 import { type Ending, type Settled, type Settlement, settleRuns } from "../../runs/settle.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
+import type { Posted } from "../../delivery/outbox.js";
 import { leaseLost } from "../lease-lost.js";
 import { EPHEMERAL_KEEP_MS } from "./cleanup-timers.js";
 import { type HandedBack, handBackRun } from "./hand-back-run.js";
@@ -27,7 +28,7 @@ export type LastChunks = Readonly<{ final: readonly StreamLine[]; ifSpent: reado
  * Writes an attempt's outcome, with the stream events that must not be seen before it: questions and errors. Rejects with
  * `lease_lost` when another attempt owns the run; nothing is written then.
  */
-export type Settle = (lease: Lease, outcome: Outcome, chunks: LastChunks) => Promise<void>;
+export type Settle = (lease: Lease, outcome: Outcome, chunks: LastChunks, posted?: readonly Posted[]) => Promise<void>;
 
 type Ended = Exclude<Outcome, HandedBack>;
 
@@ -46,23 +47,29 @@ export function createSettler(deps: Deps, { moveAfterMs, preview, limited = fals
     (error) => !isTransientDbError(error),
   );
 
-  return async (lease, outcome, { final, ifSpent }) => {
+  return async (lease, outcome, { final, ifSpent }, posted = []) => {
     if (isHandedBack(outcome)) {
       if (await handBackRun(deps, lease, outcome, { finalChunks: final, moveAfterMs })) return;
       if (outcome.kind !== "retry" && outcome.kind !== "outage") return;
-      return end(lease, { ...outcome, kind: "error", waitsFor: "person" }, [...final, ...ifSpent]);
+      return end(lease, { ...outcome, kind: "error", waitsFor: "person" }, [...final, ...ifSpent], []);
     }
-    return end(lease, outcome, final);
+    return end(lease, outcome, final, posted);
   };
 
-  async function end(lease: Lease, outcome: Ended, finalChunks: readonly StreamLine[]): Promise<void> {
-    const settlement = settlementOf(deps, lease, outcome, finalChunks, preview);
+  async function end(
+    lease: Lease,
+    outcome: Ended,
+    finalChunks: readonly StreamLine[],
+    posted: readonly Posted[],
+  ): Promise<void> {
+    const settlement = { ...settlementOf(deps, lease, outcome, finalChunks, preview), posted };
     const first = await together(settlement);
     const settled = first.how === "locked" ? await alone(settlement) : first;
     if (settled?.how !== "done") throw leaseLost(lease);
     if (settled.freed || limited) deps.notifier.notify("runs");
     deps.notifier.notify("stream", lease.runId);
     deps.notifier.notify("ended", lease.runId);
+    if (posted.length > 0) deps.notifier.notify("deliveries");
     if (settlement.wakeAt !== null || settlement.questions.length > 0) deps.notifier.notify("timers");
   }
 }
@@ -87,7 +94,7 @@ function settlementOf(
   outcome: Ended,
   finalChunks: readonly StreamLine[],
   preview: SettleOptions["preview"],
-): Settlement {
+): Omit<Settlement, "posted"> {
   const interrupts = outcome.kind === "interrupted" ? outcome.interrupts : [];
   return {
     lease,

@@ -6,7 +6,7 @@ import { isInOrder } from "../../core/run.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
 import { lockThreadIfFree } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
-import { insertAccepted } from "./create-run.js";
+import { followupOf, insertAccepted } from "./create-run.js";
 import { settingsOfRun } from "./settings-of-run.js";
 
 /** Makes a run for the branch, unless the thread has moved on or is about to. Returns whether it did. */
@@ -24,9 +24,11 @@ export async function wakeSleeper(deps: Deps, timer: TimerRow): Promise<boolean>
     // Whoever is ahead looks at the sleeping branch itself; answered or withdrawn questions mean that somebody was.
     if (ahead.length > 0 || !asked) return undefined;
     const { tenantId } = timer;
-    const { assistant, priority } = asking;
+    const { assistant, priority, run } = asking;
+    const { conversationId } = run;
+    const usual = { metadata: {}, multitaskStrategy: "enqueue", afterSeconds: null } as const;
     return insertAccepted(deps, sql, {
-      input: { tenantId, assistant, metadata: {}, multitaskStrategy: "enqueue", afterSeconds: null, priority },
+      input: { tenantId, assistant, ...usual, priority, conversationId, followup: followupOf(run) },
       thread,
       runId: deps.ids.next(),
       request: asking.request,

@@ -17,6 +17,8 @@ import type { LastChunks, Settle } from "../commands/settle-run.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
 import type { Handover } from "../handover.js";
+import type { Post } from "../post.js";
+import type { Posted } from "../../delivery/outbox.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
 import type { Execute } from "../loops/worker.js";
 import { edgeLost, edgeOutcome, refuseUnfit } from "../edge.js";
@@ -40,7 +42,8 @@ import { EFFECTS } from "../../effects/port.js";
 import { createEffects } from "./effects.js";
 import { createGivenOut, withGivenOut } from "./given-out.js";
 import { graphConfig } from "./graph-config.js";
-import { attemptInput } from "./input.js";
+import { appendMessages, beginFrom } from "./followups.js";
+import { attemptInput, NOTHING_TO_DO } from "./input.js";
 import { startMovePulse } from "./move-pulse.js";
 import { patient } from "./patience.js";
 import { createOutages, type Outages } from "./outages.js";
@@ -56,6 +59,8 @@ export type ExecutorOptions = Readonly<{
   store: BaseStore | undefined;
   settle: Settle;
   appendStream: AppendStream;
+  /** What a run says in the conversation its turn came from. */
+  post: Post;
   moveAfterMs: number;
   approvals: (graphId: string) => ApprovalPolicy;
   /** Database time minus this machine's, in ms. */
@@ -67,7 +72,7 @@ type Shared = ExecutorOptions & Readonly<{ barriers: Barriers; outages: Outages 
 /** A process that must stop leaves an unreachable database to the lease after this many tries. */
 const MAX_TRIES_WHEN_STOPPING = 4;
 
-type Ended = Readonly<{ outcome: Outcome; chunks: LastChunks; values?: unknown }>;
+type Ended = Readonly<{ outcome: Outcome; chunks: LastChunks; values?: unknown; posted?: readonly Posted[] }>;
 const NO_CHUNKS: LastChunks = { final: [], ifSpent: [] };
 
 /** The function a worker runs its claims with. It never rejects: what can't be settled is left to the lease. */
@@ -153,16 +158,19 @@ async function streamGraph(
   if (run.crashes > 0) await noteEntered(db, lease);
   const sink = openSink(request.watched);
   const givenOut = createGivenOut();
+  const stored = { sql: db, tenantId, bodies: reader };
+  const written = { attempt: lease.attempt, commit: attempt.commit, largeBodies: { deps, threadId } };
+  const { begins_from: from, append } = request;
+  if (from !== undefined) {
+    const [source, target] = [createSaver({ ...stored, commit: null }), createSaver({ ...stored, ...written })];
+    await beginFrom(source, target, lease, from);
+  }
   const saver = createSaver({
+    ...stored,
+    ...written,
     givenOut: givenOut.values,
-    sql: db,
-    tenantId,
     runId,
-    attempt: lease.attempt,
-    commit: attempt.commit,
-    fresh: run.fresh,
-    bodies: reader,
-    largeBodies: { deps, threadId },
+    fresh: run.fresh && from === undefined,
     resumes: true,
     inputBehind: true,
     onTaskResult: () => options.barriers.callsTasks(run.graphId),
@@ -185,8 +193,9 @@ async function streamGraph(
       clockOffsetMs: options.clockOffsetMs(),
     });
     const graph = await bindGraph(options, run, base, saver);
+    if (append !== undefined) await appendMessages(db, { graph, config: { ...base, signal: stop }, lease, append });
+    const begin = append === undefined ? await attemptInput(db, saver, lease, request, run.begun) : NOTHING_TO_DO;
     const givesOut = givenOut.watch(graph);
-    const begin = await attemptInput(db, saver, lease, request, run.begun);
     const { checkpoint, endsTasks, sleeps, pending } = begin;
     refuseMisfit(graph, pending, { ...run, version: options.graphs.version(run.graphId), threadId });
     const effects = createEffects(deps, {
@@ -227,13 +236,16 @@ async function streamGraph(
     const end = saver.atEnd(threadId);
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
     const state = await graph.getState({ configurable: { thread_id: threadId } });
-    const stopped = outcomeOf(state, await openQuestions(state, end), options.approvals(run.graphId));
+    const open = await openQuestions(state, end);
+    const stopped = outcomeOf(state, open, options.approvals(run.graphId));
     const outcome = policy.mode === "edge" ? edgeOutcome(run.graphId, stopped) : stopped;
     if (outcome.kind === "error") return { outcome, chunks: await lastChunks(outcome, lease, () => sink) };
     // An earlier attempt may have stored it.
     const last = givesOut ? await saver.getTuple({ configurable: { thread_id: threadId } }) : undefined;
     const values: unknown = withGivenOut(state.values, last);
-    return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values };
+    const finished = outcome.kind === "success";
+    const posted = await options.post({ ...lease, ...run }, { finished, values, open });
+    return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values, posted };
   } finally {
     timeouts?.stop();
     drain.removeEventListener("abort", onDrain);
@@ -295,7 +307,7 @@ async function newestOwnCheckpoint(deps: Deps, lease: Lease): Promise<string | u
 async function settle(deps: Deps, options: ExecutorOptions, attempt: Attempt, ended: Ended): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {
-      await options.settle(attempt.lease, ended.outcome, ended.chunks);
+      await options.settle(attempt.lease, ended.outcome, ended.chunks, ended.posted);
       return;
     } catch (error) {
       if (!isTransientDbError(error) || (attempt.drain.aborted && tries >= MAX_TRIES_WHEN_STOPPING)) throw error;

@@ -24,6 +24,16 @@ export type AttemptInput = Readonly<{
   pending: readonly string[];
 }>;
 
+/** What was asked for is done already. */
+export const NOTHING_TO_DO: AttemptInput = {
+  input: null,
+  begins: false,
+  checkpoint: null,
+  endsTasks: false,
+  sleeps: {},
+  pending: [],
+};
+
 /** Decides from what is stored, so that any number of crashes leads to the same decision. */
 export async function attemptInput(
   sql: Sql,

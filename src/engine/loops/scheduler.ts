@@ -2,23 +2,27 @@
 // it at once.
 import type { Deps } from "../../core/deps.js";
 import { deleteGoneCalls } from "../../budgets/model-calls.js";
+import { deleteOldInbound } from "../../delivery/inbound.js";
 import { deleteOldKeys } from "../../runs/idempotency-keys.js";
 import { deleteOldTimers, nextDueInMs } from "../../schedule/timers.js";
 import { createFiring, FIRED_KINDS } from "../commands/fire-timers.js";
+import type { TellEngine } from "../commands/tell-followup.js";
 import { createLoop, type Loop } from "./loop.js";
 
 /** How long one can still see what fired. */
 const KEEP_MS = 7 * 24 * 60 * 60_000;
 /** As long a request that comes again finds what it made. */
 const KEEP_KEYS_MS = 25 * 60 * 60_000;
+/** Longer than any channel brings a webhook again. */
+const KEEP_INBOUND_MS = 14 * 24 * 60 * 60_000;
 /** What a timer may take before the next one has its turn. */
 const PATIENCE_MS = 500;
 const GRACE_MS = 3_000;
 const FORGET_EVERY_MS = 60 * 60_000;
 
-export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }>): Loop {
+export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number; telling?: TellEngine }>): Loop {
   let forgetAtMs = deps.clock.monotonicMs() + FORGET_EVERY_MS * deps.random();
-  const firing = createFiring(deps, PATIENCE_MS);
+  const firing = createFiring(deps, PATIENCE_MS, options.telling ?? null);
   const loop = createLoop(deps, {
     name: "scheduler",
     pollMs: options.pollMs,
@@ -30,6 +34,7 @@ export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number }
       await deleteOldTimers(deps.db, KEEP_MS);
       await deleteGoneCalls(deps.db);
       await deleteOldKeys(deps.db, KEEP_KEYS_MS);
+      await deleteOldInbound(deps.db, KEEP_INBOUND_MS);
       return 0;
     },
     nextDueInMs: () => nextDueInMs(deps.db, FIRED_KINDS),

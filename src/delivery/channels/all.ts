@@ -1,0 +1,10 @@
+// The channels that come with perdure, by kind.
+import type { ChannelAdapter, Channels } from "../channel.js";
+import { slack } from "./slack.js";
+import { telegram } from "./telegram.js";
+import { webhook } from "./webhook.js";
+import { whatsapp } from "./whatsapp.js";
+
+const ALL: readonly ChannelAdapter[] = [telegram, whatsapp, slack, webhook];
+
+export const CHANNELS: Channels = new Map(ALL.map((adapter) => [adapter.kind, adapter]));

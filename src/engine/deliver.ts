@@ -1,0 +1,211 @@
+// One message to its channel: marked before it may have left, sent once, and what became of it written down, however long the database
+// takes. What can't be known is left as that.
+import type { Rendered, SendResult } from "../core/channel.js";
+import type { Deps } from "../core/deps.js";
+import { isEngineError } from "../core/errors.js";
+import { backoffMs, isTransientDbError } from "../core/retry.js";
+import { pauseAccount } from "../delivery/accounts.js";
+import type { ChannelAdapter } from "../delivery/channel.js";
+import { moveConversation, setReachable } from "../delivery/conversations.js";
+import {
+  type ClaimedDelivery,
+  type DeliveryOutcome,
+  parkPending,
+  settleDelivery,
+  type Started,
+  startDelivery,
+} from "../delivery/outbox.js";
+import type { Accounts, OpenAccount } from "./channel-accounts.js";
+import { ring } from "./ring.js";
+
+/** Tries in a row that certainly didn't leave, before it is left to a person: over about two hours. */
+const MAX_REFUSALS = 12;
+const BACKOFF_BASE_MS = 2_000;
+const BACKOFF_CAP_MS = 30 * 60_000;
+/** What can be found out is looked for after this. */
+export const LOOK_AFTER_MS = 5_000;
+const NO_ADAPTER_MS = 60_000;
+const SETTLE_CAP_MS = 5_000;
+
+export type DeliverOptions = Readonly<{
+  accounts: Accounts;
+  /** Aborts when the process must end: what is on its way is then left to its lease. */
+  over: AbortSignal;
+  /** Told just before the request goes out and just after: where tests end the process. */
+  at?: (point: DeliveryPoint, delivery: ClaimedDelivery) => Promise<void> | void;
+}>;
+
+export type DeliveryPoint = "claimed" | "marked" | "answered" | "settled";
+
+/** Never rejects: what goes wrong here leaves the message to its lease. */
+export async function deliver(deps: Deps, options: DeliverOptions, delivery: ClaimedDelivery): Promise<void> {
+  const { deliveryId } = delivery;
+  try {
+    await options.at?.("claimed", delivery);
+    await sendAndSettle(deps, options, delivery);
+    await options.at?.("settled", delivery);
+  } catch (error) {
+    const code = isEngineError(error) ? error.code : String((error as { code?: unknown }).code ?? "internal");
+    deps.log.error({ delivery_id: deliveryId, code, error: (error as Error).name }, "a delivery failed");
+  }
+}
+
+async function sendAndSettle(deps: Deps, options: DeliverOptions, delivery: ClaimedDelivery): Promise<void> {
+  const opened = await openOrPutOff(deps, options, delivery);
+  if (opened === undefined) return;
+  const { adapter, account } = opened;
+  const { timeoutMs } = adapter.defaults;
+  const begunMs = deps.clock.monotonicMs();
+  const started = await startDelivery(deps.db, delivery);
+  if (started === undefined) return;
+  await options.at?.("marked", delivery);
+  // This machine may have slept since: a lease that is over soon would let another send it at the same time.
+  const leftMs = started.leaseMs - (deps.clock.monotonicMs() - begunMs);
+  if (started.expired) return settled(deps, options, delivery, { ...NOTHING, how: "expired", code: "too_late" });
+  if (leftMs < 2 * timeoutMs) {
+    return settled(deps, options, delivery, { ...NOTHING, how: "later", code: "lease_short" });
+  }
+  const result = await send(adapter, delivery, started, account, timeoutMs);
+  await options.at?.("answered", delivery);
+  await write(deps, options, delivery, opened, started, result);
+}
+
+async function openOrPutOff(
+  deps: Deps,
+  options: DeliverOptions,
+  delivery: ClaimedDelivery,
+): Promise<OpenAccount | undefined> {
+  try {
+    return await options.accounts.open(deps.db, delivery);
+  } catch (error) {
+    if (!isEngineError(error, "config_invalid")) throw error;
+    // Another process may know the channel or the key.
+    deps.log.error({ delivery_id: delivery.deliveryId, code: error.code }, error.message);
+    const later = { ...NOTHING, how: "later", code: error.code, afterMs: NO_ADAPTER_MS } as const;
+    await settled(deps, options, delivery, later);
+    return undefined;
+  }
+}
+
+async function send(
+  adapter: ChannelAdapter,
+  delivery: ClaimedDelivery,
+  started: Started,
+  account: OpenAccount["account"],
+  timeoutMs: number,
+): Promise<SendResult> {
+  const payload = JSON.parse(delivery.payload.toString("utf8")) as Record<string, unknown>;
+  const signal = AbortSignal.timeout(timeoutMs);
+  const { token, deliveryId, refusals, kind } = delivery;
+  const context = { account, ...started, token, deliveryId, refusals, signal };
+  try {
+    return await adapter.send({ kind, payload }, context);
+  } catch {
+    // An adapter that throws has said nothing about whether it left.
+    return { kind: "unknown", code: "adapter_failed" };
+  }
+}
+
+const NOTHING = { messageId: null, code: null, afterMs: 0, counts: false, spacingMs: 0 } as const;
+
+/** What the channel said, as rows: all of it or nothing. */
+async function write(
+  deps: Deps,
+  options: DeliverOptions,
+  delivery: ClaimedDelivery,
+  { adapter, account, row }: OpenAccount,
+  { address }: Started,
+  result: SendResult,
+): Promise<void> {
+  const outcome = outcomeOf(deps, result, delivery, adapter.spacingMs(address));
+  switch (result.kind) {
+    case "account_down":
+      await settled(deps, options, delivery, outcome);
+      if (await pauseAccount(deps.db, row, result.code)) {
+        const fields = { tenant_id: row.tenantId, channel_account_id: row.channelAccountId, code: result.code };
+        deps.log.error(fields, "a channel refuses its account: nothing of it goes out until it is opened again");
+      }
+      return;
+    case "refused":
+      return settled(deps, options, delivery, outcome, result.unreachable ? { unreachable: result.code } : undefined);
+    case "moved": {
+      const to = { address: result.to, addressKey: adapter.addressKey(result.to) };
+      return settled(deps, options, delivery, outcome, { from: adapter.addressKey(address), to });
+    }
+    case "parked":
+      return settled(deps, options, delivery, outcome, { parked: ringOf(adapter, account) });
+    case "sent":
+    case "not_sent":
+    case "unknown":
+      return settled(deps, options, delivery, outcome);
+  }
+}
+
+function outcomeOf(deps: Deps, result: SendResult, { refusals }: ClaimedDelivery, spacingMs: number): DeliveryOutcome {
+  const backoff = backoffMs(refusals + 1, deps.random(), BACKOFF_BASE_MS, BACKOFF_CAP_MS);
+  switch (result.kind) {
+    case "sent":
+      return result.messageId === null
+        ? { ...NOTHING, how: "unknown", code: "unconfirmed", afterMs: LOOK_AFTER_MS, spacingMs }
+        : { ...NOTHING, how: "sent", messageId: result.messageId, spacingMs };
+    case "not_sent": {
+      const { code, spends } = result;
+      if (spends && refusals + 1 >= MAX_REFUSALS) return { ...NOTHING, how: "failed", code };
+      return { ...NOTHING, how: "later", code, afterMs: result.afterMs ?? backoff, counts: spends };
+    }
+    case "refused":
+      return { ...NOTHING, how: "failed", code: result.code, spacingMs };
+    case "unknown": {
+      // Where it is sent again all the same, not at once, and not for ever.
+      if (refusals + 1 >= MAX_REFUSALS) return { ...NOTHING, how: "failed", code: result.code };
+      return { ...NOTHING, how: "unknown", code: result.code, afterMs: Math.max(backoff, LOOK_AFTER_MS), spacingMs };
+    }
+    case "account_down":
+      return { ...NOTHING, how: "later", code: result.code };
+    case "moved":
+      return { ...NOTHING, how: "later", code: "moved" };
+    case "parked":
+      return { ...NOTHING, how: "parked", code: result.code };
+  }
+}
+
+const ringOf = (adapter: ChannelAdapter, account: OpenAccount["account"]): Rendered | null =>
+  adapter.doorbell?.(account) ?? null;
+
+type Besides =
+  | Readonly<{ parked: Rendered | null }>
+  | Readonly<{ unreachable: string }>
+  | Readonly<{ from: string; to: Parameters<typeof moveConversation>[2] }>
+  | undefined;
+
+/** Until the database answered: an outage must not make a message that was sent one of which nobody knows. */
+async function settled(
+  deps: Deps,
+  { over }: DeliverOptions,
+  delivery: ClaimedDelivery,
+  outcome: DeliveryOutcome,
+  besides?: Besides,
+): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const isLast = await deps.db.tx(async (sql) => {
+        // The conversation before its deliveries, as everywhere.
+        if (besides !== undefined && "to" in besides) {
+          await moveConversation(sql, { ...delivery, addressKey: besides.from }, besides.to);
+        }
+        if (besides !== undefined && "unreachable" in besides) await setReachable(sql, delivery, besides.unreachable);
+        const done = await settleDelivery(sql, delivery, outcome);
+        if (besides !== undefined && "unreachable" in besides) await parkPending(sql, delivery, besides.unreachable);
+        if (done && besides !== undefined && "parked" in besides) await ring(deps, sql, delivery, besides.parked);
+        return done;
+      });
+      if (!isLast)
+        deps.log.warn({ delivery_id: delivery.deliveryId, how: outcome.how }, "a delivery was settled too late");
+      deps.notifier.notify("deliveries");
+      return;
+    } catch (error) {
+      if (!isTransientDbError(error) || over.aborted) throw error;
+      await deps.clock.sleep(backoffMs(tries, deps.random(), 100, SETTLE_CAP_MS), over);
+    }
+  }
+}

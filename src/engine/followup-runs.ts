@@ -1,0 +1,22 @@
+// The runs of a follow-up: which they are follows from its id, so that whoever fires it twice makes one.
+import { v5 as uuidv5 } from "uuid";
+import type { FollowupId, RunId, ThreadId } from "../core/ids.js";
+import type { FollowupRow } from "../schedule/followups.js";
+import type { RunRequest } from "./commands/request.js";
+
+export type FollowupContent = Readonly<{ about: string; instruction: string }>;
+
+export function contentOf({ content }: Pick<FollowupRow, "content">): FollowupContent {
+  return JSON.parse(content.toString("utf8")) as FollowupContent;
+}
+
+/** The id of a follow-up's run or thread: always the same. */
+export function derivedId<T extends RunId | ThreadId>(followupId: FollowupId, what: "work" | "tell" | "thread"): T {
+  return uuidv5(what, followupId) as T;
+}
+
+/** Asks for nothing. */
+export const EMPTY_REQUEST: RunRequest = {
+  ...{ input: null, command: null, config: {}, context: null, checkpoint: null },
+  ...{ interrupt_before: null, interrupt_after: null, stream_mode: ["values"], stream_subgraphs: false, watched: true },
+};

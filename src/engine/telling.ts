@@ -1,0 +1,30 @@
+// What a follow-up's work has come to, from its thread's state, and as rows for the outbox.
+import { getThread } from "../runs/threads.js";
+import type { ThreadId } from "../core/ids.js";
+import type { TellEngine } from "./commands/tell-followup.js";
+import type { Engine } from "./engine.js";
+import { derivedId } from "./followup-runs.js";
+import { answerIn } from "./outgoing.js";
+import { openConversation, postIn } from "./post.js";
+import { openGraph, readSaver } from "./state.js";
+
+export function tellingOf(engine: Engine): TellEngine {
+  const { deps, accounts } = engine;
+  return {
+    deps,
+    async answerOf({ tenantId, followupId }) {
+      const threadId = derivedId<ThreadId>(followupId, "thread");
+      const thread = await getThread(deps.db, { tenantId, threadId });
+      const graph = thread && (await openGraph(engine, { thread }, readSaver(engine, tenantId)));
+      const state = await graph?.getState({ configurable: { thread_id: threadId } });
+      return answerIn(state?.values);
+    },
+    async postOf({ tenantId, followupId, threadId, conversationId }, outgoing) {
+      if (conversationId === null) return [];
+      const there = await openConversation(deps, accounts, { tenantId, conversationId });
+      if (there === undefined) return [];
+      const run = { threadId, runId: null };
+      return postIn(deps, there, { source: "followup", sourceId: followupId, outgoing, run });
+    },
+  };
+}
