@@ -213,11 +213,6 @@ begin
     and r.kind = 'run' and (not r.resumes or r.followup_part = 'tell') and (r.available_at is null or r.merge_until is not null)
     and (u.holds or (u.asks and r.followup_part = 'tell')) = (r.waits_for is distinct from 'approval');
 
-  perform followup_run_ended(r.tenant_id, r.followup_id, r.followup_part, r.status, r.error_code, r.waits_for)
-  from runs r
-  join unnest(tenant_ids, run_ids) u(tenant_id, run_id) using (tenant_id, run_id)
-  where r.run_id = any(done) and r.followup_id is not null;
-
   -- What they say goes out. In the order of conversations, which are locked by it.
   perform post_deliveries(p.tenant_id, p.posted::json)
   from (

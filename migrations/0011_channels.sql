@@ -22,7 +22,7 @@ create table channel_accounts (
   cursor text,
   poll_owner text,
   poll_until timestamptz,
-  -- When the channel last told us what became of a message: as long as it doesn't, its silence says nothing.
+  -- When the channel last reached us: as long as it doesn't, its silence says nothing.
   receipt_at timestamptz,
   version int not null default 1,
   created_at timestamptz not null default now(),
@@ -128,6 +128,7 @@ create index deliveries_sending on deliveries (lease_until) where status = 'send
 create index deliveries_unsure on deliveries (next_at) where status = 'unknown' and head;
 create unique index deliveries_one_head on deliveries (tenant_id, conversation_id) where head;
 create index deliveries_waiting on deliveries (tenant_id, conversation_id, seq) where status in ('pending', 'parked');
+create index deliveries_questions on deliveries (tenant_id, conversation_id, seq) where source_kind = 'question';
 create index deliveries_thread on deliveries (tenant_id, thread_id, seq desc);
 create index deliveries_newest on deliveries (tenant_id, seq desc);
 create index deliveries_message on deliveries (tenant_id, channel_account_id, provider_message_id)

@@ -305,7 +305,6 @@ begin
   insert into delivery_receipts (tenant_id, channel_account_id, provider_message_id, status, token, error_code)
   values (tenant, account, message_id, said, tok, code)
   on conflict do nothing;
-  update channel_accounts set receipt_at = clock_timestamp() where tenant_id = tenant and channel_account_id = account;
   select a.delivery_id into delivery from delivery_attempts a where a.tenant_id = tenant and a.token = tok;
   if delivery is null then
     select r.delivery_id into delivery

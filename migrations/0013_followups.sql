@@ -47,24 +47,45 @@ alter table runs add column followup_id uuid;
 alter table runs add column followup_part text check (followup_part in ('work', 'tell'));
 create index runs_followup on runs (tenant_id, followup_id) where followup_id is not null;
 
--- A run of a follow-up has ended: what that makes of the follow-up. In the transaction that settles the run.
-create function followup_run_ended(tenant text, followup uuid, part text, ended text, code text, waits text) returns void
-language plpgsql volatile as $ended$
+-- A run of a follow-up has ended, however it has: what that makes of the follow-up. A trigger, since runs end in many ways (settled, cancelled,
+-- given up, rolled back), and each must tell.
+create function followup_run_ended() returns trigger
+language plpgsql as $ended$
 begin
+  if tg_op = 'DELETE' then
+    update followups f
+    set status = 'cancelled', reason = 'its run is gone', updated_at = clock_timestamp()
+    where f.tenant_id = old.tenant_id and f.followup_id = old.followup_id and f.status in ('running', 'waiting_approval');
+    return null;
+  end if;
   update followups f
   set status = case
-        when f.status = 'cancelled' then f.status
-        when ended = 'success' and part = 'tell' then 'produced'
-        when ended = 'success' then 'running'
-        when ended = 'interrupted' and waits = 'approval' then 'waiting_approval'
+        when f.status in ('cancelled', 'produced') then f.status
+        when new.status = 'success' and new.followup_part = 'tell' then 'produced'
+        when new.status = 'success' then 'running'
+        when new.status = 'interrupted' and new.waits_for = 'approval' then 'waiting_approval'
+        when new.status = 'interrupted' then 'cancelled'
         else 'dead' end,
-    reason = case when ended not in ('success', 'interrupted') then code end,
+    reason = case
+        when f.status in ('cancelled', 'produced') then f.reason
+        when new.status = 'interrupted' and new.waits_for is null then 'its run was cancelled'
+        when new.status not in ('success', 'interrupted') then new.error_code end,
     updated_at = clock_timestamp()
-  where f.tenant_id = tenant and f.followup_id = followup;
-  if ended = 'success' and part = 'work' then
+  where f.tenant_id = new.tenant_id and f.followup_id = new.followup_id;
+  if new.status = 'success' and new.followup_part = 'work' then
     insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-    values (tenant, gen_random_uuid(), 'followup.tell', followup, clock_timestamp())
+    values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
     on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
   end if;
+  return null;
 end
 $ended$;
+
+create trigger followup_run_ended after update of status on runs
+  for each row
+  when (new.followup_id is not null and new.status <> old.status and new.status not in ('pending', 'running'))
+  execute function followup_run_ended();
+create trigger followup_run_gone after delete on runs
+  for each row
+  when (old.followup_id is not null and old.status in ('pending', 'running', 'interrupted'))
+  execute function followup_run_ended();

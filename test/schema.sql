@@ -242,6 +242,7 @@ table deliveries with (fillfactor=85)
   constraint deliveries_tenant_id_conversation_id_fkey FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations(tenant_id, conversation_id) ON DELETE CASCADE
   CREATE INDEX deliveries_message ON perdure.deliveries USING btree (tenant_id, channel_account_id, provider_message_id) WHERE (provider_message_id IS NOT NULL)
   CREATE INDEX deliveries_newest ON perdure.deliveries USING btree (tenant_id, seq DESC)
+  CREATE INDEX deliveries_questions ON perdure.deliveries USING btree (tenant_id, conversation_id, seq) WHERE (source_kind = 'question'::text)
   CREATE INDEX deliveries_ready ON perdure.deliveries USING btree (tenant_id, channel_account_id, next_at, seq) WHERE ((status = 'pending'::text) AND head)
   CREATE INDEX deliveries_sending ON perdure.deliveries USING btree (lease_until) WHERE (status = 'sending'::text)
   CREATE INDEX deliveries_thread ON perdure.deliveries USING btree (tenant_id, thread_id, seq DESC)
@@ -532,6 +533,8 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   CREATE INDEX runs_waiting ON perdure.runs USING btree (tenant_id, thread_id, seq) WHERE (status = 'pending'::text)
   CREATE UNIQUE INDEX runs_one_head ON perdure.runs USING btree (tenant_id, thread_id) WHERE head
   CREATE UNIQUE INDEX runs_one_running ON perdure.runs USING btree (tenant_id, thread_id) WHERE (status = 'running'::text)
+  CREATE TRIGGER followup_run_ended AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN (((new.followup_id IS NOT NULL) AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION followup_run_ended()
+  CREATE TRIGGER followup_run_gone AFTER DELETE ON perdure.runs FOR EACH ROW WHEN (((old.followup_id IS NOT NULL) AND (old.status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text])))) EXECUTE FUNCTION followup_run_ended()
 
 table staged_bodies
   tenant_id text collate "C" not null
@@ -899,26 +902,37 @@ end
 $function$
 
 
-CREATE OR REPLACE FUNCTION perdure.followup_run_ended(tenant text, followup uuid, part text, ended text, code text, waits text)
- RETURNS void
+CREATE OR REPLACE FUNCTION perdure.followup_run_ended()
+ RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 begin
+  if tg_op = 'DELETE' then
+    update followups f
+    set status = 'cancelled', reason = 'its run is gone', updated_at = clock_timestamp()
+    where f.tenant_id = old.tenant_id and f.followup_id = old.followup_id and f.status in ('running', 'waiting_approval');
+    return null;
+  end if;
   update followups f
   set status = case
-        when f.status = 'cancelled' then f.status
-        when ended = 'success' and part = 'tell' then 'produced'
-        when ended = 'success' then 'running'
-        when ended = 'interrupted' and waits = 'approval' then 'waiting_approval'
+        when f.status in ('cancelled', 'produced') then f.status
+        when new.status = 'success' and new.followup_part = 'tell' then 'produced'
+        when new.status = 'success' then 'running'
+        when new.status = 'interrupted' and new.waits_for = 'approval' then 'waiting_approval'
+        when new.status = 'interrupted' then 'cancelled'
         else 'dead' end,
-    reason = case when ended not in ('success', 'interrupted') then code end,
+    reason = case
+        when f.status in ('cancelled', 'produced') then f.reason
+        when new.status = 'interrupted' and new.waits_for is null then 'its run was cancelled'
+        when new.status not in ('success', 'interrupted') then new.error_code end,
     updated_at = clock_timestamp()
-  where f.tenant_id = tenant and f.followup_id = followup;
-  if ended = 'success' and part = 'work' then
+  where f.tenant_id = new.tenant_id and f.followup_id = new.followup_id;
+  if new.status = 'success' and new.followup_part = 'work' then
     insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-    values (tenant, gen_random_uuid(), 'followup.tell', followup, clock_timestamp())
+    values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
     on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
   end if;
+  return null;
 end
 $function$
 
@@ -1044,7 +1058,6 @@ begin
   insert into delivery_receipts (tenant_id, channel_account_id, provider_message_id, status, token, error_code)
   values (tenant, account, message_id, said, tok, code)
   on conflict do nothing;
-  update channel_accounts set receipt_at = clock_timestamp() where tenant_id = tenant and channel_account_id = account;
   select a.delivery_id into delivery from delivery_attempts a where a.tenant_id = tenant and a.token = tok;
   if delivery is null then
     select r.delivery_id into delivery
@@ -1526,11 +1539,6 @@ begin
   where r.tenant_id = u.tenant_id and r.thread_id = u.thread_id and r.status = 'pending' and not r.head
     and r.kind = 'run' and (not r.resumes or r.followup_part = 'tell') and (r.available_at is null or r.merge_until is not null)
     and (u.holds or (u.asks and r.followup_part = 'tell')) = (r.waits_for is distinct from 'approval');
-
-  perform followup_run_ended(r.tenant_id, r.followup_id, r.followup_part, r.status, r.error_code, r.waits_for)
-  from runs r
-  join unnest(tenant_ids, run_ids) u(tenant_id, run_id) using (tenant_id, run_id)
-  where r.run_id = any(done) and r.followup_id is not null;
 
   -- What they say goes out. In the order of conversations, which are locked by it.
   perform post_deliveries(p.tenant_id, p.posted::json)

@@ -102,6 +102,17 @@ export async function setCursor(sql: Sql, key: AccountKey, cursor: string | null
   );
 }
 
+/** Its webhooks reach us: what they don't tell hasn't happened. */
+export async function noteHeard(sql: Sql, key: AccountKey): Promise<void> {
+  await sql.query(
+    `update channel_accounts
+    set receipt_at = clock_timestamp()
+    where tenant_id = $1 and channel_account_id = $2
+      and (receipt_at is null or receipt_at < clock_timestamp() - interval '5 s')`,
+    [key.tenantId, key.channelAccountId],
+  );
+}
+
 /** Nothing more of it goes out. True for the first to say so. */
 export async function pauseAccount(sql: Sql, key: AccountKey, code: string): Promise<boolean> {
   const { rowCount } = await sql.query(

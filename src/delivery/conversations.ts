@@ -65,7 +65,7 @@ export async function insertConversation(
       JSON.stringify(conversation.address),
       conversation.addressKey,
       conversation.threadId,
-      JSON.stringify(person ?? {}),
+      personJson(person),
       person?.timeZone ?? null,
       person?.locale ?? null,
     ],
@@ -81,7 +81,7 @@ export async function noteInbound(sql: Sql, key: ConversationKey, person: Person
       person = person || $3::jsonb, locale = coalesce($4, locale), time_zone = coalesce($5, time_zone),
       updated_at = clock_timestamp()
     where tenant_id = $1 and conversation_id = $2`,
-    [key.tenantId, key.conversationId, JSON.stringify(person ?? {}), person?.locale ?? null, person?.timeZone ?? null],
+    [key.tenantId, key.conversationId, personJson(person), person?.locale ?? null, person?.timeZone ?? null],
   );
 }
 
@@ -127,4 +127,11 @@ export async function listConversations(
     [filter.tenantId, filter.threadId, filter.limit, filter.offset],
   );
   return rows;
+}
+
+/** What Postgres can hold of it: names are anything. */
+function personJson(person: Person | null): string {
+  return JSON.stringify(person ?? {}, (_, value: unknown) =>
+    typeof value === "string" ? value.replaceAll(/[\0\p{Surrogate}]/gu, "\u{fffd}") : value,
+  );
 }

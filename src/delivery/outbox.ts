@@ -155,6 +155,20 @@ export async function parkPending(sql: Sql, at: ConversationKey, code: string): 
   );
 }
 
+/** The threads whose questions were asked there, the newest first. */
+export async function askingThreads(sql: Sql, at: ConversationKey): Promise<ThreadId[]> {
+  const { rows } = await sql.query<{ threadId: ThreadId }>(
+    `select thread_id as "threadId"
+    from deliveries
+    where tenant_id = $1 and conversation_id = $2 and source_kind = 'question'
+    group by thread_id
+    order by max(seq) desc
+    limit 20`,
+    [at.tenantId, at.conversationId],
+  );
+  return rows.map(({ threadId }) => threadId);
+}
+
 /** The person wrote: what waited for that goes, in its order. The caller has locked the conversation. Returns how many did. */
 export async function unparkDeliveries(sql: Sql, at: ConversationKey): Promise<number> {
   const { rowCount } = await sql.query(

@@ -6,8 +6,8 @@ import type { Accounts } from "./channel-accounts.js";
 
 /** After so long without a receipt it was not taken, if receipts of others came meanwhile. */
 export const RECONCILE_WINDOW_MS = 120_000;
-/** As long a channel may be unable to say; then a person has to. */
-const PATIENCE_MS = 24 * 60 * 60_000;
+/** As long the next messages wait for what a channel can't say; then a person has to. A receipt that comes later still counts. */
+const PATIENCE_MS = 15 * 60_000;
 const AGAIN_MS = 15_000;
 const BATCH = 20;
 const ASK_TIMEOUT_MS = 15_000;

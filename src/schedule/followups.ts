@@ -198,6 +198,20 @@ export async function updateFollowup(
   );
 }
 
+/** Those of a thread whose work has begun. */
+export async function workedFollowups(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<FollowupId[]> {
+  const { rows } = await sql.query<{ followupId: FollowupId }>(
+    `select followup_id as "followupId"
+    from followups
+    where tenant_id = $1 and thread_id = $2 and mode = 'work' and run_id is not null`,
+    [of.tenantId, of.threadId],
+  );
+  return rows.map(({ followupId }) => followupId);
+}
+
 /** Those that nobody wants any more once the person writes. */
 export async function cancelledByWriting(
   sql: Sql,

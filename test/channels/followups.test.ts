@@ -3,6 +3,7 @@ import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
+import { approve } from "../../src/engine/approve.js";
 import { scheduleFollowup } from "../../src/tools.js";
 import { withTelegram } from "../helpers/telegram.js";
 import { until } from "../helpers/wait.js";
@@ -70,5 +71,109 @@ it("work runs beside the conversation, and its result comes after the turn that 
     expect((await texts(2, 7)).at(-1)).toBe("done (5 messages before)");
     await telegram.says("and now?", { chatId: 7 });
     expect((await texts(3, 7)).at(-1)).toBe("you said and now?");
+  });
+});
+
+it("work that is cancelled while it runs says nothing, and neither does one whose run was cancelled", async () => {
+  await withTelegram({ graphs: { agent: promising() } }, async ({ telegram, texts, ask, fireTimers, deps: { db } }) => {
+    await telegram.says(promise("work"), { chatId: 7 });
+    await texts(1, 7);
+    await db.query("update timers set due_at = clock_timestamp() where kind = 'followup'");
+    await fireTimers();
+    const { rows } = await db.query<{ id: string }>("select followup_id as id from followups");
+    const id = rows[0]?.id ?? "";
+    await ask("POST", `/v1/followups/${id}/cancel`);
+    await until("its run is over", async () => {
+      await fireTimers();
+      return (
+        (await db.query("select 1 from runs where followup_id is not null and status in ('pending', 'running')")).rows
+          .length === 0
+      );
+    });
+    await fireTimers();
+    expect(telegram.messages(7)).toHaveLength(1);
+    expect((await ask("GET", `/v1/followups/${id}`)).json).toMatchObject({ status: "cancelled" });
+  });
+});
+
+it("what was promised unless the person writes is dropped when they do", async () => {
+  await withTelegram({ graphs: { agent: promising() } }, async ({ telegram, texts, ask, fireTimers, deps: { db } }) => {
+    await telegram.says(promise("remind", { cancelIfPersonWrites: true }), { chatId: 7 });
+    await texts(1, 7);
+    await telegram.says("I'm here", { chatId: 7 });
+    await texts(2, 7);
+    await db.query("update timers set due_at = clock_timestamp() where kind = 'followup' and status = 'due'");
+    await fireTimers();
+    expect((await ask("GET", "/v1/followups")).json).toMatchObject([
+      { status: "cancelled", reason: "the person wrote" },
+    ]);
+  });
+});
+
+it("deleting the conversation's thread takes along what its follow-ups worked on", async () => {
+  await withTelegram(
+    { graphs: { agent: promising() } },
+    async ({ telegram, texts, client, fireTimers, deps: { db } }) => {
+      await telegram.says(promise("work"), { chatId: 7 });
+      await texts(1, 7);
+      await db.query("update timers set due_at = clock_timestamp() where kind = 'followup'");
+      await fireTimers();
+      await until("it is told", async () => {
+        await fireTimers();
+        return telegram.messages(7).length === 2;
+      });
+      const { rows } = await db.query<{ id: string }>("select thread_id as id from followups");
+      await client.threads.delete(rows[0]?.id ?? "");
+      await fireTimers();
+      for (const table of ["threads", "runs", "followups", "conversations", "deliveries"]) {
+        expect((await db.query(`select 1 from ${table}`)).rows).toEqual([]);
+      }
+    },
+  );
+});
+
+it("a question that a follow-up's work asks comes to the chat, is decided there, and then the result comes", async () => {
+  const asking = ({ messages }: { messages: BaseMessage[] }) => {
+    const last = messages.at(-1);
+    if (last?.additional_kwargs["followup"] !== true) return promise1({ messages });
+    const { approved } = approve({ question: "Book it?" });
+    return { messages: [new AIMessage(approved ? "booked" : "not booked")] };
+  };
+  const promise1 = ({ messages }: { messages: BaseMessage[] }) =>
+    messages.at(-1)?.getType() === "tool"
+      ? { messages: [new AIMessage("I will")] }
+      : {
+          messages: [
+            new AIMessage({
+              content: "",
+              tool_calls: [{ id: "c1", name: "schedule_followup", args: JSON.parse(promise("work")) }],
+            }),
+          ],
+        };
+  const agent = new StateGraph(MessagesAnnotation)
+    .addNode("model", asking)
+    .addNode("tools", new ToolNode([scheduleFollowup]))
+    .addEdge(START, "model")
+    .addConditionalEdges("model", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "tools" : END))
+    .addEdge("tools", "model")
+    .compile();
+  await withTelegram({ graphs: { agent } }, async ({ telegram, texts, fireTimers, deps: { db } }) => {
+    await telegram.says("book it later", { chatId: 7 });
+    await texts(1, 7);
+    await db.query("update timers set due_at = clock_timestamp() where kind = 'followup'");
+    await fireTimers();
+    await texts(2, 7);
+    expect(
+      telegram
+        .messages(7)
+        .at(-1)
+        ?.buttons.map(({ text }) => text),
+    ).toEqual(["Approve", "Reject"]);
+    await telegram.presses("Approve", { chatId: 7 });
+    await until("it is told", async () => {
+      await fireTimers();
+      return telegram.messages(7).length === 3;
+    });
+    expect(telegram.messages(7).at(-1)?.text).toBe("booked");
   });
 });

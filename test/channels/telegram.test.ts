@@ -1,10 +1,11 @@
 // A bot's chat: what is written there is answered there, once.
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
-import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { createAgent, humanInTheLoopMiddleware } from "langchain";
 import { expect, it } from "vitest";
 import { z } from "zod";
+import { approve } from "../../src/engine/approve.js";
 import { scriptedModel } from "../../src/testing.js";
 import { withTelegram } from "../helpers/telegram.js";
 import { until } from "../helpers/wait.js";
@@ -87,5 +88,38 @@ it("an approval is decided by the button, by the person who was asked, and once"
     await telegram.presses("Approve", { chatId: 4, userId: 40 });
     expect((await texts(2, 4)).at(-1)).toBe("done");
     expect(paid).toBe(1);
+  });
+});
+
+it("a question that no button answers is answered by what the person writes next", async () => {
+  const asking = new StateGraph(MessagesAnnotation)
+    .addNode("ask", () => ({ messages: [new AIMessage(`hello ${String(interrupt("What's your name?"))}`)] }))
+    .addEdge(START, "ask")
+    .addEdge("ask", END)
+    .compile();
+  await withTelegram({ graphs: { agent: asking } }, async ({ telegram, texts }) => {
+    await telegram.says("hi", { chatId: 4 });
+    expect(await texts(1, 4)).toEqual(["What's your name?"]);
+    expect(telegram.messages(4)[0]?.buttons).toEqual([]);
+    await telegram.says("Ada", { chatId: 4 });
+    expect((await texts(2, 4)).at(-1)).toBe("hello Ada");
+  });
+});
+
+it("a message that is refused while a question is open is said no to, and not brought again", async () => {
+  const asking = new StateGraph(MessagesAnnotation)
+    .addNode("ask", () => ({
+      messages: [new AIMessage(approve({ question: "Pay?", onMessage: "refuse" }).approved ? "paid" : "not paid")],
+    }))
+    .addEdge(START, "ask")
+    .addEdge("ask", END)
+    .compile();
+  await withTelegram({ graphs: { agent: asking } }, async ({ telegram, texts }) => {
+    await telegram.says("pay", { chatId: 4 });
+    await texts(1, 4);
+    await telegram.says("and now?", { chatId: 4 });
+    expect((await texts(2, 4)).at(-1)).toBe("There is a question to be answered first.");
+    await telegram.presses("Approve", { chatId: 4 });
+    expect((await texts(3, 4)).at(-1)).toBe("paid");
   });
 });

@@ -172,6 +172,8 @@ test("the run record says what is known, before the move and after it", async ()
         result_uri: null,
         trace_id: null,
         error: null,
+        ended_by: null,
+        pinned_to: null,
       },
       ...{ created_at: expect.any(String), updated_at: expect.any(String) },
     });

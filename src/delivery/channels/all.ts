@@ -1,10 +1,11 @@
 // The channels that come with perdure, by kind.
 import type { ChannelAdapter, Channels } from "../channel.js";
+import { email } from "./email.js";
 import { slack } from "./slack.js";
 import { telegram } from "./telegram.js";
 import { webhook } from "./webhook.js";
 import { whatsapp } from "./whatsapp.js";
 
-const ALL: readonly ChannelAdapter[] = [telegram, whatsapp, slack, webhook];
+const ALL: readonly ChannelAdapter[] = [telegram, whatsapp, slack, email, webhook];
 
 export const CHANNELS: Channels = new Map(ALL.map((adapter) => [adapter.kind, adapter]));

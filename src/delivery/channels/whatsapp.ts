@@ -196,6 +196,7 @@ type Change = Readonly<{
     messages?: readonly InboundMessage[];
     statuses?: readonly Status[];
     contacts?: readonly Contact[];
+    metadata?: Readonly<{ phone_number_id?: string }>;
   }>;
 }>;
 
@@ -206,11 +207,14 @@ function receive(webhook: WebhookRequest, account: Account): readonly InboundEve
   const { entry = [] } = (asRecord(Buffer.from(webhook.body).toString("utf8")) ?? {}) as Readonly<{
     entry?: readonly Readonly<{ changes?: readonly Change[] }>[];
   }>;
-  return entry
-    .flatMap(({ changes = [] }) => changes)
-    .flatMap(({ value = {} }) => [
-      ...(value.statuses ?? []).flatMap(receiptOf),
-      ...(value.messages ?? []).flatMap((message) => inboundOf(message, value.contacts ?? [])),
+  // An app's webhooks are for all of its numbers.
+  const ours = account.settings["phone_number_id"];
+  const values = entry.flatMap(({ changes = [] }) => changes).map(({ value = {} }) => value);
+  return values
+    .filter(({ metadata }) => [undefined, ours].includes(metadata?.phone_number_id))
+    .flatMap(({ statuses = [], messages = [], contacts = [] }) => [
+      ...statuses.flatMap(receiptOf),
+      ...messages.flatMap((message) => inboundOf(message, contacts)),
     ]);
 }
 

@@ -3,12 +3,14 @@
 import { forgetThread } from "../../budgets/model-calls.js";
 import { type DoomedPack, doomThread } from "../../checkpoint/queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
-import type { RunId } from "../../core/ids.js";
+import type { RunId, ThreadId, TimerId } from "../../core/ids.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
 import { lockThread, type ThreadKey } from "../../runs/thread-lock.js";
 import { deleteThreadRow } from "../../runs/threads.js";
 import { insertTombstone } from "../../runs/tombstones.js";
-import { cancelTimers } from "../../schedule/timers.js";
+import { workedFollowups } from "../../schedule/followups.js";
+import { cancelTimers, setTimer } from "../../schedule/timers.js";
+import { derivedId } from "../followup-runs.js";
 import { removeDoomed } from "../remove-doomed.js";
 import { endRuns } from "./end-runs.js";
 
@@ -16,7 +18,7 @@ type Deleted = Readonly<{ ended: readonly RunId[]; objects: readonly DoomedPack[
 
 /** True if there was such a thread, ephemeral ones included. Safe to repeat. */
 export async function deleteThread(deps: Deps, key: ThreadKey): Promise<boolean> {
-  const deleted = await deps.db.tx((sql) => deleteRows(sql, key));
+  const deleted = await deps.db.tx((sql) => deleteRows(deps, sql, key));
   if (deleted === undefined) return false;
   for (const runId of deleted.ended) {
     deps.notifier.notify("cancel", runId);
@@ -33,16 +35,25 @@ export async function deleteThread(deps: Deps, key: ThreadKey): Promise<boolean>
 }
 
 /** Undefined when there is no such thread. */
-async function deleteRows(sql: Sql, key: ThreadKey): Promise<Deleted | undefined> {
+async function deleteRows(deps: Deps, sql: Sql, key: ThreadKey): Promise<Deleted | undefined> {
   const thread = await lockThread(sql, key);
   if (thread === undefined) return undefined;
   const unfinished = await lockUnfinishedRuns(sql, key);
   const runIds = unfinished.map((run) => run.runId);
   const ended = await endRuns(sql, { ...key, runIds, reason: "the thread was deleted" });
   await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move", "repack", "prune"], refIds: [key.threadId] });
+  if (!thread.ephemeral) await deleteWorkLater(deps, sql, key);
   await insertTombstone(sql, key);
   const objects = await doomThread(sql, key);
   await forgetThread(sql, key);
   await deleteThreadRow(sql, key);
   return { ended, objects };
+}
+
+/** The threads that the work of its follow-ups ran on hold what was said on it. */
+async function deleteWorkLater({ ids }: Deps, sql: Sql, key: ThreadKey): Promise<void> {
+  for (const followupId of await workedFollowups(sql, key)) {
+    const timer = { tenantId: key.tenantId, timerId: ids.next<TimerId>(), kind: "thread.delete" } as const;
+    await setTimer(sql, { ...timer, refId: derivedId<ThreadId>(followupId, "thread"), when: { afterMs: 0 } });
+  }
 }

@@ -1,13 +1,12 @@
 // What a channel brings, each as one transaction: a message becomes a run on its conversation's thread or part of one, once, however
 // often and wherever it comes in. Who brought it can be told so as soon as that is stored.
-import { type ApprovalRow, findQuestion } from "../../approvals/approvals.js";
+import { pendingApprovals } from "../../approvals/approvals.js";
 import type { InboundEvent } from "../../core/channel.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
-import type { Caller } from "../../core/approval.js";
 import { type ConversationId, isUuid, type RunId, type TenantId, type ThreadId } from "../../core/ids.js";
 import {
-  type AddressRef,
+  type ConversationRow,
   findConversation,
   insertConversation,
   moveConversation,
@@ -15,18 +14,17 @@ import {
   setReachable,
 } from "../../delivery/conversations.js";
 import { noteReceipt, noteReceived, noteRun } from "../../delivery/inbound.js";
-import { parkPending, unparkDeliveries } from "../../delivery/outbox.js";
+import { parkPending, postDeliveries, unparkDeliveries } from "../../delivery/outbox.js";
+import { postIn } from "../post.js";
 import { cancelledByWriting } from "../../schedule/followups.js";
 import { cancelTimers } from "../../schedule/timers.js";
+import { noteHeard } from "../../delivery/accounts.js";
 import type { OpenAccount } from "../channel-accounts.js";
-import { DOORBELL } from "../../delivery/channel.js";
 import { ring } from "../ring.js";
 import type { Engine } from "../engine.js";
-import { acceptance, rejection } from "../hitl.js";
-import { pressed } from "../outgoing.js";
-import { graphShape } from "../refuse-unknown.js";
 import { afterCreation, createRunIn, type CreateRunInput } from "./create-run.js";
-import { decideApproval } from "./decide-approval.js";
+import { addressRef, callerOf } from "./inbound-of.js";
+import { receivePress } from "./receive-press.js";
 
 type Of<K extends InboundEvent["kind"]> = Extract<InboundEvent, { kind: K }>;
 
@@ -36,6 +34,7 @@ export async function receiveInbound(
   opened: OpenAccount,
   events: readonly InboundEvent[],
 ): Promise<void> {
+  await noteHeard(engine.deps.db, opened.row);
   for (const event of events) await receiveOne(engine, opened, event);
 }
 
@@ -74,9 +73,29 @@ async function receiveMessage(engine: Engine, opened: OpenAccount, event: Of<"me
       deps.notifier.notify("deliveries");
       return;
     } catch (error) {
+      if (isEngineError(error, "conflict")) return sayNo(engine, opened, event);
       if (!(error instanceof BegunElsewhere) || tries === TRIES) throw error;
     }
   }
+}
+
+const ANSWER_FIRST = "There is a question to be answered first.";
+
+/** The graph refuses messages while a question is open. The channel would bring it again and again; the person is told instead. */
+async function sayNo({ deps }: Engine, opened: OpenAccount, event: Of<"message">): Promise<void> {
+  const { row } = opened;
+  await deps.db.tx(async (sql) => {
+    if (!(await noteReceived(sql, { ...row, externalId: event.externalId, kind: "refused", runId: null }))) return;
+    const conversation = await findConversation(sql, addressRef(opened, event.address));
+    if (conversation === undefined) return;
+    await noteInbound(sql, conversation, event.person);
+    const said = {
+      ...({ source: "notice", sourceId: deps.ids.next<string>(), outgoing: { text: ANSWER_FIRST } } as const),
+      run: { threadId: conversation.threadId, runId: null },
+    };
+    await postDeliveries(sql, row.tenantId, postIn(deps, { conversation, opened }, said));
+  });
+  deps.notifier.notify("deliveries");
 }
 
 type Asked = Omit<CreateRunInput, "threadId" | "conversationId" | "ifNotExists">;
@@ -113,11 +132,6 @@ async function askedOf(engine: Engine, { row }: OpenAccount, event: Of<"message"
   };
 }
 
-/** Who wrote or pressed, as deciders name them: `telegram:123`. */
-function callerOf(kind: string, { person }: Of<"message" | "press">): Caller {
-  return { person: `${kind}:${person.id}`, roles: [] };
-}
-
 /** "known": it came before. */
 async function acceptMessage(
   engine: Engine,
@@ -134,7 +148,8 @@ async function acceptMessage(
     conversationId: known?.conversationId ?? deps.ids.next<ConversationId>(),
     threadId: known?.threadId ?? deps.ids.next<ThreadId>(),
   };
-  const input = { ...asked, ...place, ifNotExists: known === undefined ? "create" : "reject" } as const;
+  const answered = known === undefined ? asked : await asAnswer(sql, asked, known, event);
+  const input = { ...answered, ...place, ifNotExists: known === undefined ? "create" : "reject" } as const;
   const runId = deps.ids.next<RunId>();
   const created = await createRunIn(deps, sql, input, runId);
   if ("waiting" in created) throw created.waiting;
@@ -149,84 +164,27 @@ async function acceptMessage(
   return created;
 }
 
+/**
+ * What the person writes answers the one question that is open, where it is one that no button answers: in a chat there is no other
+ * way to. All else is a message.
+ */
+async function asAnswer(
+  sql: Sql,
+  asked: Asked,
+  { tenantId, threadId }: ConversationRow,
+  { text }: Of<"message">,
+): Promise<Asked> {
+  const open = await pendingApprovals(sql, { tenantId, threadId });
+  const [question] = open;
+  if (open.length !== 1 || question?.form !== "other") return asked;
+  const command = { resume: { [question.interruptId]: text } };
+  return { ...asked, request: { ...asked.request, input: null, command }, mergeWindowMs: 0 };
+}
+
 /** What was to be done only if the person doesn't write. */
 async function dropFollowups(sql: Sql, thread: Readonly<{ tenantId: TenantId; threadId: ThreadId }>): Promise<void> {
   const refIds = await cancelledByWriting(sql, thread);
   if (refIds.length > 0) await cancelTimers(sql, { tenantId: thread.tenantId, kinds: ["followup"], refIds });
-}
-
-function addressRef({ row, adapter }: OpenAccount, address: Of<"message">["address"]): AddressRef {
-  return { ...row, addressKey: adapter.addressKey(address) };
-}
-
-/** A press decides the question as often as it comes: the first counts, and each is told what became of it. */
-async function receivePress(engine: Engine, opened: OpenAccount, event: Of<"press">): Promise<void> {
-  const { deps } = engine;
-  const told = event.id === DOORBELL ? null : await decide(engine, opened, event);
-  await deps.db.tx(async (sql) => {
-    const key = { ...opened.row, externalId: event.externalId };
-    if (!(await noteReceived(sql, { ...key, kind: event.kind, runId: null }))) return;
-    const conversation = await findConversation(sql, addressRef(opened, event.address));
-    if (conversation === undefined) return;
-    // Anybody who sees a button can press it.
-    await noteInbound(sql, conversation, null);
-    await unparkDeliveries(sql, conversation);
-  });
-  deps.notifier.notify("deliveries");
-  if (told === null) return;
-  const { adapter, account } = opened;
-  const signal = AbortSignal.timeout(adapter.defaults.timeoutMs);
-  await adapter.acknowledge?.(event, told, account, signal).catch((error: unknown) => {
-    const code = String((error as { code?: unknown }).code ?? "failed");
-    deps.log.warn({ channel_account_id: account.channelAccountId, code }, "a press could not be acknowledged");
-  });
-}
-
-type Told = Readonly<{ text: string; closed: boolean }>;
-const UNKNOWN_BUTTON: Told = { text: "This button is not in use any more.", closed: true };
-const NOT_YOURS: Told = { text: "You may not decide this.", closed: false };
-
-/** What the person is told. */
-async function decide(engine: Engine, opened: OpenAccount, event: Of<"press">): Promise<Told> {
-  const { row } = opened;
-  const button = pressed(event.id);
-  const conversation = await findConversation(engine.deps.db, addressRef(opened, event.address));
-  if (button === undefined || conversation === undefined) return UNKNOWN_BUTTON;
-  const { interruptId, yes } = button;
-  const question = await findQuestion(engine.deps.db, { ...conversation, interruptId });
-  if (question === undefined) return UNKNOWN_BUTTON;
-  const caller = callerOf(row.kind, event);
-  if (question.status !== "pending") return closedText(question);
-  // Where nobody is named, it is the person who asked for what is to be decided.
-  if (question.policy.deciders === null && conversation.person["id"] !== event.person.id) return NOT_YOURS;
-  try {
-    await decideApproval(engine.deps, {
-      tenantId: row.tenantId,
-      approvalId: question.approvalId,
-      value: yes ? acceptance(question) : rejection(question, "rejected by the person who was asked"),
-      caller,
-      shapeOf: (asking) => graphShape(engine, asking),
-      decidedBy: caller.person ?? row.kind,
-      once: null,
-    });
-    return { text: yes ? "Approved." : "Rejected.", closed: true };
-  } catch (error) {
-    if (isEngineError(error, "forbidden")) return NOT_YOURS;
-    if (isEngineError(error, "more_votes_needed")) {
-      return { text: "Your vote counts. Another one is needed.", closed: false };
-    }
-    if (isEngineError(error, "not_pending")) {
-      const closed = await findQuestion(engine.deps.db, { ...conversation, interruptId });
-      return closed === undefined ? UNKNOWN_BUTTON : closedText(closed);
-    }
-    throw error;
-  }
-}
-
-function closedText({ status, decision, decidedBy }: ApprovalRow): Told {
-  if (status !== "decided") return { text: "This question is closed.", closed: true };
-  const how = `${decision === null ? "" : `: ${decision}`}${decidedBy === null ? "" : `, by ${decidedBy}`}`;
-  return { text: `Already decided${how}.`, closed: true };
 }
 
 async function receiveReceipt(deps: Deps, { row, adapter, account }: OpenAccount, event: Of<"receipt">): Promise<void> {

@@ -5,6 +5,7 @@ import type { Sql } from "../../core/deps.js";
 import type { FollowupId, RunId, TenantId, ThreadId, TimerId } from "../../core/ids.js";
 import { getConversation } from "../../delivery/conversations.js";
 import { getRun, type RunRow } from "../../runs/runs.js";
+import { getThread } from "../../runs/threads.js";
 import {
   countOpen,
   findTwin,
@@ -75,6 +76,9 @@ export async function scheduleFollowup(
   const origin = await getRun(sql, { tenantId, runId: asked.runId, threadId });
   if (origin === undefined) throw new FollowupRefused("There is no run to follow up on");
   const root = await rootOf(sql, origin);
+  if ((await getThread(sql, { tenantId, threadId: root }))?.ephemeral !== false) {
+    throw new FollowupRefused("This run is on no thread that stays: there would be nobody to get back to");
+  }
   const zone = await zoneOf(sql, origin, asked);
   const now = await databaseNow(sql);
   const { at, localTime, timeZone } = instantOf(asked.when, now, zone.timeZone);
