@@ -1,5 +1,5 @@
 // A process that delivers, and dies, stops or is slow where it is told to: DATABASE_URL, POINT (claimed, marked, answered, settled or
-// none) when so many as COUNT have come there, HOW (kill or stop), TIMEOUT_MS of a send.
+// none) when so many as COUNT have come there, HOW (kill or stop), TIMEOUT_MS of a send. With STANDBY it begins at SIGUSR2.
 import { openParts } from "../../dist/compose.js";
 import { CHANNELS } from "../../dist/delivery/channels/all.js";
 import { createAccounts } from "../../dist/engine/channel-accounts.js";
@@ -31,5 +31,6 @@ const deliverer = createDeliverer(deps, {
   },
 });
 process.on("SIGTERM", () => void deliverer.stop().then(() => process.exit(0)));
-deliverer.start();
-console.log("delivering");
+if (process.env.STANDBY === undefined) deliverer.start();
+else process.once("SIGUSR2", () => deliverer.start());
+console.log("ready");

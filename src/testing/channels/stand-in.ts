@@ -33,6 +33,8 @@ export type StandInServer = Readonly<{
   breaks(fault: FaultOf): void;
   /** All is well again. */
   mends(): void;
+  /** Each answer takes so long. */
+  slow(ms: number): void;
   close(): Promise<void>;
 }>;
 
@@ -41,6 +43,7 @@ export async function startStandIn(
   take: (request: StandInRequest) => Answer | Promise<Answer>,
 ): Promise<StandInServer> {
   const requests: StandInRequest[] = [];
+  let slowMs = 0;
   let faults: { fault: Fault; left: number; if: (request: StandInRequest) => boolean }[] = [];
   const faultFor = (request: StandInRequest): Fault | undefined => {
     const found = faults.find((each) => each.left > 0 && each.if(request));
@@ -51,6 +54,7 @@ export async function startStandIn(
     const request = await read(incoming);
     requests.push(request);
     const fault = faultFor(request);
+    if (slowMs > 0) await new Promise((resolve) => setTimeout(resolve, slowMs));
     if (fault === "cut_before") return void incoming.socket.destroy();
     if (typeof fault === "object") return send(response, fault);
     const answer = await take(request);
@@ -69,6 +73,7 @@ export async function startStandIn(
     breaks: ({ fault, times = Number.POSITIVE_INFINITY, if: when = () => true }) =>
       void faults.push({ fault, left: times, if: when }),
     mends: () => void (faults = []),
+    slow: (ms) => void (slowMs = ms),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
