@@ -5,6 +5,7 @@ import { suppressDeliveries } from "../../delivery/outbox.js";
 import { type FollowupRow, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 import { instantOf, type When } from "../../schedule/when.js";
+import { databaseNow } from "../database-now.js";
 import { FOLLOWUP_LIMITS, FollowupRefused, refuseFarAndNear } from "./schedule-followup.js";
 
 type Of = Readonly<{
@@ -55,8 +56,7 @@ export async function rescheduleFollowupIn(
   const { tenantId, followupId, status, notAfter, fireAt } = followup;
   if (status !== "pending")
     throw new FollowupRefused(`Follow-up ${followupId} is ${status}: it can't be put off any more`);
-  const { rows } = await sql.query<{ now: Date }>("select clock_timestamp() as now");
-  const now = rows[0]?.now ?? new Date(0);
+  const now = await databaseNow(sql);
   const zone = followup.timeZone ?? change.timeZone ?? "UTC";
   const { at, localTime, timeZone } = instantOf(change.when, now, zone);
   refuseFarAndNear(at, now, FOLLOWUP_LIMITS);

@@ -15,6 +15,7 @@ import {
   insertFollowup,
 } from "../../schedule/followups.js";
 import { setTimer } from "../../schedule/timers.js";
+import { databaseNow } from "../database-now.js";
 import { instantOf, isoDurationMs, localText, UnclearTime, type When } from "../../schedule/when.js";
 
 export type FollowupLimits = Readonly<{
@@ -171,9 +172,4 @@ function notAfterOf({ notAfter }: FollowupAsked, at: Date): Date | null {
 
 function fingerprint(tenantId: TenantId, threadId: ThreadId, { about, instruction, mode }: FollowupAsked): Buffer {
   return createHash("sha256").update([tenantId, threadId, mode, about, instruction].join("\0")).digest();
-}
-
-async function databaseNow(sql: Sql): Promise<Date> {
-  const { rows } = await sql.query<{ now: Date }>("select clock_timestamp() as now");
-  return (rows[0] as { now: Date }).now;
 }

@@ -8,6 +8,7 @@ import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { openInterrupts, pendingNodes } from "../../checkpoint/pending.js";
 import type { Saver } from "../../checkpoint/saver.js";
 import { type CheckpointRef, resumeMapOf, type RunCommand, type RunRequest } from "../commands/request.js";
+import { databaseNow } from "../database-now.js";
 import { sleepOf } from "../sleep.js";
 
 export type AttemptInput = Readonly<{
@@ -123,11 +124,6 @@ async function openAnswers(
 function hasTaken(head: CheckpointTuple | undefined, taskId: string, answer: string): boolean {
   const taken = (head?.pendingWrites ?? []).filter(([task, channel]) => task === taskId && channel === "__resume__");
   return taken.some(([, , values]) => Array.isArray(values) && values.includes(answer));
-}
-
-async function databaseNow(sql: Sql): Promise<Date> {
-  const { rows } = await sql.query<{ now: Date }>("select clock_timestamp() as now");
-  return rows[0]?.now ?? new Date(0);
 }
 
 /** The wire's command as LangGraph's. */
