@@ -20,25 +20,29 @@ export async function ask(
   const { port, identity, config } = spec;
   const pad = scratchpadOf(config);
   const asked = questionIn(row, identity.scope);
-  if (asked?.open === true) {
+  const isOpen = asked?.open === true;
+  if (isOpen) {
     const at = asked.at.at(-1) ?? 0;
     if (at < pad.resume.length) {
       noteAnswers(config);
       return pad.resume[at];
     }
   }
-  const isOpen = asked?.open === true;
   await turnToAsk(taskCalls(port.tasks, identity.scope), isOpen);
-  if (!isOpen) {
-    // One that wasn't answered when others of the task were has lost its place.
-    const at = [...(asked?.at ?? []).filter((place) => place < pad.resume.length), pad.resume.length];
+  const place = pad.resume.length;
+  // An attempt that died with an answer in hand took along the place that the next question had.
+  const keepsPlace = isOpen && asked.at.at(-1) === place;
+  if (!keepsPlace) {
+    const at = [...(asked?.at ?? []).filter((earlier) => earlier < place), place];
     await port.move({
       ...rowAs(spec, row?.status === "unknown" ? "unknown" : "asked"),
       callId: row?.callId ?? randomUUID(),
       question: { scope: identity.scope, at, open: true },
     });
   }
-  pad.interruptCounter = pad.resume.length - 1;
+  // With the question, also those that an attempt took which died: the answer to come is counted from them.
+  if (place > 0) noteAnswers(config);
+  pad.interruptCounter = place - 1;
   return interrupt(value);
 }
 
