@@ -438,7 +438,7 @@ export function composePerdure(options: PerdureOptions): Perdure {
   const { retention = null, identityHeaders = false, policies = {} } = options;
   const approvals = approvalDefaults(options.approvals ?? {});
   const policyOf = policiesFrom(policies);
-  const engine = composeEngine(parts, graphsFrom(options.graphs, options.version), {
+  const engine = composeEngine(parts, graphsFrom(options.graphs, { ...options, policyOf }), {
     ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals },
   });
   const app = createApp(engine);

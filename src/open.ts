@@ -55,7 +55,7 @@ export async function loadGraphs(project: Project): Promise<Graphs> {
   };
   process.once("exit", onExit);
   try {
-    return await load(project.graphs, { onLoad: (source) => (loading = source) });
+    return await load(project.graphs, { ...project.settings, onLoad: (source) => (loading = source) });
   } finally {
     process.off("exit", onExit);
   }

@@ -10,6 +10,7 @@ export { step } from "./effects/step.js";
 export { toolsNode } from "./effects/tools-node.js";
 export {
   cancelFollowup,
+  followupTools,
   listFollowups,
   rescheduleFollowup,
   scheduleFollowup,

@@ -19,6 +19,8 @@ export type RunPolicy = Readonly<{
   budget: BudgetPolicy;
   /** What happens with a cut-off call of a tool that doesn't say what it does: a person is asked, or it is made again. */
   undeclaredTools: "ask" | "retry";
+  /** Whether it has the four tools of follow-ups, whatever its code says. */
+  followups: boolean;
   /** Messages that come on a thread within so many ms are one run's input; 0: each has a run of its own. */
   mergeWindowMs: number;
   /** Of runs that don't say otherwise; null: by what they do. */
@@ -36,6 +38,7 @@ export const DEFAULT_POLICY: RunPolicy = {
   timeouts: { toolMs: null, modelMs: null, betweenTokensMs: null },
   budget: NO_BUDGET,
   undeclaredTools: "retry",
+  followups: false,
   mergeWindowMs: 0,
   priority: null,
   maxRunning: null,

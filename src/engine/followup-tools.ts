@@ -134,6 +134,9 @@ export const rescheduleFollowup = durableTool(
   },
 );
 
+/** All four, for the tools of an agent, or of a model and its tool node. */
+export const followupTools = [scheduleFollowup, listFollowups, cancelFollowup, rescheduleFollowup];
+
 const NAMESPACE = "8a3e0c9c-6f0e-4d5e-9a53-6f1f7f6f6d01";
 
 const timerIdOf = (key: string): TimerId => uuidv5(`timer ${key}`, NAMESPACE) as TimerId;

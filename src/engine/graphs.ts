@@ -7,6 +7,7 @@ import { nearest } from "../core/nearest.js";
 import { journalToolNodes } from "../effects/tool-nodes.js";
 import { importGraphModule, sourcesOf } from "./graph-modules.js";
 import type { GraphSource } from "./langgraph-json.js";
+import { lacksFollowups, withFollowups } from "./with-followups.js";
 
 /** A compiled graph, an agent's graph or a functional entrypoint: all of them are Pregel machines. */
 export type RunnableGraph = Pregel<Record<string, PregelNode>, Record<string, BaseChannel>>;
@@ -34,7 +35,17 @@ export type Graphs = Readonly<{
 }>;
 
 type Factory = (config: GraphConfig) => unknown;
-type Entry = Readonly<{ make: Factory; version: string; description: string | null; files: readonly string[] }>;
+type Entry = Readonly<{
+  make: Factory;
+  followups: boolean;
+  version: string;
+  description: string | null;
+  files: readonly string[];
+}>;
+
+/** What of their policies graphs are made with. */
+type PolicyOfGraph = (graphId: string) => Readonly<{ followups: boolean }>;
+const PLAIN: PolicyOfGraph = () => ({ followups: false });
 
 /**
  * Loads graphs from their files (TypeScript or JavaScript).
@@ -43,7 +54,7 @@ type Entry = Readonly<{ make: Factory; version: string; description: string | nu
  */
 export async function loadGraphs(
   sources: readonly GraphSource[],
-  { onLoad }: Readonly<{ onLoad?: (source: GraphSource) => void }> = {},
+  { policyOf = PLAIN, onLoad }: Readonly<{ policyOf?: PolicyOfGraph; onLoad?: (source: GraphSource) => void }> = {},
 ): Promise<Graphs> {
   const entries = new Map<string, Entry>();
   const problems: string[] = [];
@@ -52,7 +63,7 @@ export async function loadGraphs(
   for (const source of sources) {
     onLoad?.(source);
     try {
-      entries.set(source.id, await load(source));
+      entries.set(source.id, await load(source, policyOf(source.id)));
     } catch (error) {
       if (!(error instanceof EngineError)) throw error;
       problems.push(error.message);
@@ -70,11 +81,15 @@ export async function loadGraphs(
  *
  * @example const graphs = graphsFrom({ agent: new StateGraph(State).addNode(…) });
  */
-export function graphsFrom(record: Readonly<Record<string, unknown>>, version = "in-process"): Graphs {
+export function graphsFrom(
+  record: Readonly<Record<string, unknown>>,
+  { version = "in-process", policyOf = PLAIN }: Readonly<{ version?: string; policyOf?: PolicyOfGraph }> = {},
+): Graphs {
   const entries = Object.entries(record).map(([id, value]): [string, Entry] => {
-    const make = asFactory(value);
+    const { followups } = policyOf(id);
+    const make = asFactory(value, `graph "${id}"`, followups);
     if (make === null) throw new EngineError("graph_invalid", `graph "${id}" is ${describe(value)}; ${WANTED}`);
-    return [id, { make, version, description: null, files: [] }];
+    return [id, { make, followups, version, description: null, files: [] }];
   });
   return graphsOf(new Map(entries));
 }
@@ -91,7 +106,7 @@ function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
   return {
     ids,
     has: (graphId) => entries.has(graphId),
-    get: async (graphId, config = {}) => made(graphId, find(graphId).make, config),
+    get: async (graphId, config = {}) => made(graphId, find(graphId), config),
     version: (graphId) => find(graphId).version,
     description: (graphId) => find(graphId).description,
     files: [...new Set([...entries.values()].flatMap((entry) => entry.files))],
@@ -101,20 +116,22 @@ function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
 const WANTED =
   "export a compiled graph, a StateGraph, an agent of createAgent, an entrypoint, or a function that makes one";
 
-async function load(source: GraphSource): Promise<Entry> {
+async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph>): Promise<Entry> {
   const where = `graph "${source.id}" (${source.file}, export "${source.exportName}")`;
   const module = await importGraphModule(source.file, where);
   const value = exportOf(module, source.exportName, where);
   let make: Factory | null;
   try {
     // A graph that takes awaiting to make may be exported as its promise.
-    make = asFactory(await Promise.resolve(value));
+    make = asFactory(await Promise.resolve(value), where, followups);
   } catch (cause) {
+    if (cause instanceof EngineError) throw cause;
     throw new EngineError("graph_invalid", `${where} can't be compiled: ${causeText(cause)}`, { cause });
   }
   if (make === null) throw new EngineError("graph_invalid", `${where} is ${describe(value)}; ${WANTED}`);
   const sources = await sourcesOf(source.file);
-  return { make, version: hash(sources), description: source.description, files: sources.map(({ file }) => file) };
+  const files = sources.map(({ file }) => file);
+  return { make, followups, version: hash(sources), description: source.description, files };
 }
 
 function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
@@ -128,20 +145,20 @@ function exportOf(module: Readonly<Record<string, unknown>>, name: string, where
 }
 
 /** What makes the graph: the graph itself compiled once, or the user's function called for each config. Null: none. */
-function asFactory(value: unknown): Factory | null {
+function asFactory(value: unknown, where: string, followups: boolean): Factory | null {
   if (typeof value === "function" && !isGraph(value)) return value as Factory;
-  const graph = compiled(value);
+  const graph = compiled(value, where, followups);
   return graph === null ? null : () => graph;
 }
 
-async function made(graphId: string, make: Factory, config: GraphConfig): Promise<RunnableGraph> {
+async function made(graphId: string, { make, followups }: Entry, config: GraphConfig): Promise<RunnableGraph> {
   let value: unknown;
   try {
     value = await make(config);
   } catch (cause) {
     throw new EngineError("graph_invalid", `the factory of graph "${graphId}" threw ${causeText(cause)}`, { cause });
   }
-  const graph = compiled(value);
+  const graph = compiled(value, `graph "${graphId}"`, followups);
   if (graph !== null) return graph;
   throw new EngineError("graph_invalid", `the factory of graph "${graphId}" returned ${describe(value)}; ${WANTED}`);
 }
@@ -149,8 +166,10 @@ async function made(graphId: string, make: Factory, config: GraphConfig): Promis
 const ready = new WeakSet<object>();
 
 /** As it is run: its tool nodes write down what they call. */
-function compiled(value: unknown): RunnableGraph | null {
-  const graph = graphOf(value);
+function compiled(value: unknown, where: string, followups: boolean): RunnableGraph | null {
+  const graph = graphOf(followups ? withFollowups(value) : value);
+  const lacking = graph === null || !followups ? null : lacksFollowups(graph);
+  if (lacking !== null) throw new EngineError("graph_invalid", `${where} ${lacking}`);
   if (graph === null || ready.has(graph)) return graph;
   journalToolNodes(graph);
   ready.add(graph);

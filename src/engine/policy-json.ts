@@ -30,6 +30,7 @@ export const POLICY_SHAPE = {
   mode: z.enum(["durable", "edge"]).optional(),
   maxAttempts: z.int().min(1).max(100).optional(),
   undeclaredTools: z.enum(["ask", "retry"]).optional(),
+  followups: z.boolean().optional(),
   outagePatience: duration.optional(),
   mergeWindow: mergeWindow.optional(),
   priority: z.enum(PRIORITY_NAMES).optional(),
@@ -70,6 +71,7 @@ function over(below: RunPolicy, json: PolicyJson): RunPolicy {
     mode: json.mode ?? below.mode,
     maxAttempts: json.maxAttempts ?? below.maxAttempts,
     undeclaredTools: json.undeclaredTools ?? below.undeclaredTools,
+    followups: json.followups ?? below.followups,
     outagePatienceMs: json.outagePatience ?? below.outagePatienceMs,
     timeouts: {
       toolMs: json.timeouts?.tool ?? below.timeouts.toolMs,

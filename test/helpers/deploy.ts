@@ -20,7 +20,7 @@ export async function withDeploy(
   const { settings, ...parts } = t.engine as ReturnType<typeof composeEngine>;
   const engine = composeEngine(
     { deps: parts.deps, store: parts.store, source: null, keys: { current: null, old: [] }, close: async () => {} },
-    graphsFrom({ graph }, "v2"),
+    graphsFrom({ graph }, { version: "v2" }),
     settings,
   );
   await prepareEngine(engine);

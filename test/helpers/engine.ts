@@ -84,7 +84,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     logLevel,
   };
   try {
-    const graphs = graphsFrom(options.graphs);
+    const graphs = graphsFrom(options.graphs, settings);
     const engine = composeEngine(parts, graphs, settings);
     await prepareEngine(engine);
     const app = createApp(engine);
