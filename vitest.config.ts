@@ -1,8 +1,17 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
+const source = (name: string): string => fileURLToPath(new URL(`src/${name}.ts`, import.meta.url));
+
 export default defineConfig({
-  resolve: { alias: { perdure: fileURLToPath(new URL("src/index.ts", import.meta.url)) } },
+  // By their whole names: the first would be found in the others.
+  resolve: {
+    alias: [
+      { find: /^perdure$/, replacement: source("index") },
+      { find: /^perdure\/tools$/, replacement: source("tools") },
+      { find: /^perdure\/testing$/, replacement: source("testing") },
+    ],
+  },
   test: {
     // LangGraph's conformance suites use the global describe, it and expect.
     globals: true,

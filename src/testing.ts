@@ -1,5 +1,5 @@
 // perdure/testing: an engine in a test's own process, on a real Postgres, with a clock that moves, crashes where they are wanted,
-// and models that say what was written down.
+// models that say what was written down, and channels that people write in.
 import { Client } from "@langchain/langgraph-sdk";
 import { createApp } from "./api/app.js";
 import {
@@ -23,12 +23,16 @@ import type { CrashPoint } from "./engine/executor/crash-points.js";
 import { graphsFrom } from "./engine/graphs.js";
 import { createLog } from "./observe/log.js";
 import { installClock, moveClock, readClock, withMovableClock } from "./testing/clock.js";
+import type { StandIn } from "./testing/channels/stand-in.js";
+import { connectStandIn, type ConnectOptions } from "./testing/connect.js";
 import { createCrashes } from "./testing/crashes.js";
 import { type Answer, answerWith, type OpenQuestion, openQuestionsOf } from "./testing/questions.js";
 import { endLease, eventsOf, type LoggedEvent, waitUntilIdle } from "./testing/rest.js";
 import { createDatabase } from "./testing/server.js";
 
 export type { CrashPoint } from "./engine/executor/crash-points.js";
+export * from "./testing/channels.js";
+export type { ConnectOptions } from "./testing/connect.js";
 export type { Answer, OpenQuestion } from "./testing/questions.js";
 export type { LoggedEvent } from "./testing/rest.js";
 export { type Reply, scriptedModel, ScriptedModel, type Step } from "./testing/scripted-model.js";
@@ -60,7 +64,13 @@ export type TestEngine = Readonly<{
     /** Moves the clock on, by "6w", "3d", "12h", "90m" or milliseconds, and waits until all that became due by it is done. */
     advance(by: string | number): Promise<void>;
   }>;
-  /** Waits until nothing runs, nothing may start and nothing is due. Rejects after a minute, saying what is left. */
+  /**
+   * Lets an assistant be reached over a stand-in, whose people then write to it. Resolves with the channel account's id.
+   *
+   * @example await engine.connect(telegram, { assistant: "agent" }); await telegram.says("hello"); await engine.idle();
+   */
+  connect(standIn: StandIn, options: ConnectOptions): Promise<string>;
+  /** Waits until nothing runs, nothing may start, nothing is due and no message is on its way. Rejects after a minute, saying what is left. */
   idle(): Promise<void>;
   /**
    * The next attempt that comes to `point` for the `nth` time (1 unless given) dies there, as if its process had been killed. Its lease ends
@@ -132,9 +142,9 @@ async function startEngine(
     log,
     applicationName: "perdure testing",
   });
-  const engine = composeEngine(parts, graphsFrom(options.graphs), settings);
+  const engine = composeEngine(parts, graphsFrom(options.graphs, settings), settings);
   await prepareEngine(engine);
-  const loops = composeLoops(engine, ["worker", "scheduler", "mover", "sweeper"], {
+  const loops = composeLoops(engine, ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper"], {
     concurrency: options.concurrency ?? 10,
   });
   for (const loop of loops) loop.start();
@@ -160,6 +170,7 @@ function handleOf(
     client: new Client({ apiUrl: "http://perdure.test", callerOptions: { fetch: ask, maxRetries: 0 } }),
     fetch,
     idle,
+    connect: (standIn, options) => connectStandIn(standIn, options, { ask, now: () => readClock(deps.db) }),
     clock: {
       now: () => readClock(deps.db),
       async advance(by) {
@@ -169,6 +180,7 @@ function handleOf(
         await moveClock(deps.db, byMs);
         await engine.clockOffset.refresh();
         deps.notifier.notify("timers");
+        deps.notifier.notify("deliveries");
         await idle();
       },
     },

@@ -255,6 +255,15 @@ export async function resolveDelivery(
   return rows[0]?.resolved ?? false;
 }
 
+/** Whether any message is on its way. */
+export async function isSending(sql: Sql, tenantId: TenantId): Promise<boolean> {
+  const { rows } = await sql.query<{ found: boolean }>(
+    "select exists (select 1 from deliveries where tenant_id = $1 and status = 'sending') as found",
+    [tenantId],
+  );
+  return rows[0]?.found ?? false;
+}
+
 /** How long until something is due to be sent, found out or recovered, in ms; null: nothing waits. */
 export async function nextDeliveryInMs(sql: Sql): Promise<number | null> {
   const { rows } = await sql.query<{ ms: number | null }>("select next_delivery_in_ms() as ms", [], PREPARED);

@@ -4,6 +4,7 @@ import type { Lease } from "../core/clock.js";
 import type { Sql } from "../core/deps.js";
 import { DEFAULT_TENANT, type RunId } from "../core/ids.js";
 import { FIRED_KINDS } from "../engine/commands/fire-timers.js";
+import { isSending, nextDeliveryInMs } from "../delivery/outbox.js";
 import { endLeaseNow, unrestedRuns } from "../runs/rest.js";
 import { listEvents } from "../runs/events.js";
 import { nextDueInMs } from "../schedule/timers.js";
@@ -11,8 +12,10 @@ import { nextDueInMs } from "../schedule/timers.js";
 const PATIENCE_MS = 60_000;
 /** As long as one process needs to see what another wrote. */
 const QUIET_MS = 20;
+/** Channels want messages to one person to be apart; what waits for that only is on its way. */
+const SPACED_MS = 10_000;
 
-/** Resolves when no run runs or may start and no timer is due, twice in a row. */
+/** Resolves when no run runs or may start, no timer is due and no message is on its way, twice in a row. */
 export async function waitUntilIdle(sql: Sql): Promise<void> {
   let quiet = 0;
   for (const endMs = performance.now() + PATIENCE_MS; quiet < 2; await sleep(QUIET_MS)) {
@@ -26,7 +29,10 @@ async function whatIsLeft(sql: Sql): Promise<string | null> {
   const [run] = await unrestedRuns(sql, DEFAULT_TENANT);
   if (run !== undefined) return `run ${run.runId} is ${run.status}`;
   const dueInMs = await nextDueInMs(sql, FIRED_KINDS);
-  return dueInMs !== null && dueInMs <= 0 ? "a timer is due" : null;
+  if (dueInMs !== null && dueInMs <= 0) return "a timer is due";
+  const sentInMs = await nextDeliveryInMs(sql);
+  if (sentInMs !== null && sentInMs <= SPACED_MS) return "a message is to be sent";
+  return (await isSending(sql, DEFAULT_TENANT)) ? "a message is being sent" : null;
 }
 
 /** The lease of an attempt that died is over now, not in its time. */

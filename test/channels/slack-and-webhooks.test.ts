@@ -1,108 +1,84 @@
 // Slack and signed webhooks as they are on the wire: what is sent, what is made of each answer, and what a request must prove.
 import { createHmac, randomBytes, randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ChannelAdapter, SendContext } from "../../src/delivery/channel.js";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Address } from "../../src/core/channel.js";
+import type { Account, ChannelAdapter, SendContext } from "../../src/delivery/channel.js";
 import { isPrivateAddress } from "../../src/delivery/channels/public-request.js";
 import { slack } from "../../src/delivery/channels/slack.js";
 import { webhook } from "../../src/delivery/channels/webhook.js";
-import {
-  type Answer,
-  startStandIn,
-  type StandInRequest,
-  type StandInServer,
-} from "../../src/testing/channels/stand-in.js";
+import { type SlackStandIn, type SlackTrouble, startSlack } from "../../src/testing/channels/slack.js";
+import type { AccountRequest } from "../../src/testing/channels/stand-in.js";
+import { startWebhookReceiver, type WebhookStandIn, type WebhookTrouble } from "../../src/testing/channels/webhook.js";
 
-let server: StandInServer;
-let answer: Answer;
-const lastRequest = (): StandInRequest => {
-  const request = server.requests.at(-1);
-  if (request === undefined) throw new Error("nothing was asked");
-  return request;
-};
-beforeAll(async () => void (server = await startStandIn(() => answer)));
-afterAll(() => server.close());
+let workspace: SlackStandIn;
+let receiver: WebhookStandIn;
+beforeAll(async () => void ([workspace, receiver] = await Promise.all([startSlack(), startWebhookReceiver()])));
+afterEach(() => [workspace, receiver].forEach((each) => each.mends()));
+afterAll(async () => void (await Promise.all([workspace.close(), receiver.close()])));
 
-const SECRET = `whsec_${randomBytes(32).toString("base64")}`;
-const context = (address: SendContext["address"], more: Partial<SendContext> = {}): SendContext => ({
-  account: {
-    channelAccountId: randomUUID(),
-    credentials: { bot_token: "xoxb", signing_secret: "signing", webhook_secret: "" },
-    settings: { api_root: server.url, allow_private_addresses: true },
-  },
+const context = ({ credentials, settings }: AccountRequest, address: Address): SendContext => ({
+  account: { channelAccountId: randomUUID(), credentials: { webhook_secret: "", ...credentials }, settings },
   address,
   ...{ token: randomUUID(), deliveryId: randomUUID(), refusals: 0, silentMs: null, signal: AbortSignal.timeout(2_000) },
-  ...more,
 });
-const sendWith = async (adapter: ChannelAdapter, said: SendContext, given: Answer) => {
-  answer = given;
-  const [message] = adapter.render({ text: "**hello**" }, said.address);
+const sendWith = async (
+  adapter: ChannelAdapter,
+  said: SendContext,
+  buttons: readonly { id: string; label: string }[] = [],
+) => {
+  const [message] = adapter.render({ text: "**hello**", buttons }, said.address);
   if (message === undefined) throw new Error("nothing to send");
   return adapter.send(message, said);
 };
 
 describe("Slack", () => {
-  const at = () => context({ channel: "C1", thread_ts: "1.1" });
+  const at = (channel = "C1", thread_ts = "1.1") => context(workspace.account("agent"), { channel, thread_ts });
 
   it("is sent as mrkdwn, in its thread, with the message's id in its metadata", async () => {
-    const said = at();
-    expect(await sendWith(slack, said, { body: { ok: true, ts: "2.2" } })).toEqual({
-      kind: "sent",
-      messageId: "C1/2.2",
-    });
-    const { path, body } = server.requests.at(-1) ?? {};
-    expect(path).toBe("/chat.postMessage");
-    const payload = { delivery_id: said.deliveryId, token: said.token };
-    expect(body).toMatchObject({
-      channel: "C1",
-      thread_ts: "1.1",
-      text: "*hello*",
-      metadata: { event_payload: payload },
+    const said = at("C2");
+    const result = await sendWith(slack, said, [{ id: "yes", label: "Yes" }]);
+    const [message] = workspace.messages("C2");
+    expect(result).toEqual({ kind: "sent", messageId: `C2/${message?.ts}` });
+    expect(message).toMatchObject({ threadTs: "1.1", text: "*hello*", buttons: [{ label: "Yes", value: "yes" }] });
+    expect(message?.metadata).toMatchObject({
+      event_payload: { delivery_id: said.deliveryId, token: said.token },
     });
   });
 
   it.each([
-    [
-      "told to wait",
-      { status: 429, body: "", headers: { "retry-after": "7" } },
-      { kind: "not_sent", afterMs: 7_000, spends: false },
-    ],
-    [
-      "a channel that is gone",
-      { body: { ok: false, error: "channel_not_found" } },
-      { kind: "refused", unreachable: true },
-    ],
-    [
-      "a token that is revoked",
-      { body: { ok: false, error: "token_revoked" } },
-      { kind: "account_down", code: "token_revoked" },
-    ],
-    [
-      "a fatal error, of which Slack says that it may have been posted",
-      { body: { ok: false, error: "fatal_error" } },
-      { kind: "unknown" },
-    ],
-    ["a page of a proxy", { status: 502, body: "<html>" }, { kind: "unknown", code: "http_502" }],
-    ["taken without an id", { body: { ok: true } }, { kind: "sent", messageId: null }],
-  ] satisfies [string, Answer, object][])("%s", async (_, given, expected) => {
-    expect(await sendWith(slack, at(), given)).toMatchObject(expected);
+    ["rate_limited", { kind: "not_sent", afterMs: 1_000, spends: false }],
+    ["channel_gone", { kind: "refused", unreachable: true }],
+    ["unauthorized", { kind: "account_down", code: "token_revoked" }],
+    // Slack says of it that the message may have been posted.
+    ["fatal_error", { kind: "unknown" }],
+    ["bad_gateway", { kind: "unknown", code: "http_502" }],
+    ["cut_after", { kind: "unknown" }],
+  ] satisfies [SlackTrouble, object][])("%s", async (trouble, expected) => {
+    workspace.fails(trouble);
+    expect(await sendWith(slack, at())).toMatchObject(expected);
+    expect(await sendWith(slack, at())).toMatchObject({ kind: "sent" });
   });
 
-  it("a try is looked for in the conversation's history", async () => {
-    const said = at();
-    answer = {
-      body: { ok: true, messages: [{ ts: "3.3", metadata: { event_payload: { delivery_id: said.deliveryId } } }] },
-    };
-    expect(await slack.findSent?.(said)).toEqual({ messageId: "C1/3.3" });
-    answer = { body: { ok: true, messages: [] } };
-    expect(await slack.findSent?.(said)).toBe("absent");
-    answer = { body: { ok: false, error: "missing_scope" } };
-    expect(await slack.findSent?.(said)).toBeNull();
+  it("taken without an id is sent all the same", async () => {
+    workspace.breaks({ fault: { status: 200, body: { ok: true } }, times: 1 });
+    expect(await sendWith(slack, at())).toEqual({ kind: "sent", messageId: null });
+  });
+
+  it("a try is looked for in the conversation's history, where we may read it", async () => {
+    for (const said of [at("C3"), context(workspace.account("agent"), { channel: "C3" })]) {
+      expect(await slack.findSent?.(said)).toBe("absent");
+      workspace.fails("cut_after");
+      expect(await sendWith(slack, said)).toMatchObject({ kind: "unknown" });
+      expect(await slack.findSent?.(said)).toEqual({ messageId: `C3/${workspace.messages("C3").at(-1)?.ts}` });
+    }
+    workspace.breaks({ fault: { status: 200, body: { ok: false, error: "missing_scope" } } });
+    expect(await slack.findSent?.(at("C3"))).toBeNull();
   });
 
   const request = (body: string, options: Readonly<{ secret?: string; ageS?: number }> = {}) => {
     const timestamp = String(Math.floor(Date.now() / 1_000) - (options.ageS ?? 0));
-    const proof = createHmac("sha256", options.secret ?? "signing")
+    const proof = createHmac("sha256", options.secret ?? workspace.signingSecret)
       .update(`v0:${timestamp}:${body}`)
       .digest("hex");
     const headers = new Headers({ "x-slack-request-timestamp": timestamp, "x-slack-signature": `v0=${proof}` });
@@ -146,54 +122,58 @@ describe("Slack", () => {
 });
 
 describe("a signed webhook", () => {
-  const at = (url = `${server.url}/hook`) => {
-    const said = context({ url });
-    const credentials = { signing_secret: SECRET, webhook_secret: "" };
-    return { ...said, account: { ...said.account, credentials } };
+  const at = (url = `${receiver.url}/hook`) => context(receiver.account("agent"), { url });
+  const lastRequest = () => {
+    const request = receiver.requests.at(-1);
+    if (request === undefined) throw new Error("nothing was asked");
+    return { headers: request.headers as Record<string, string>, text: request.text };
   };
 
   it("is what an independent verifier takes, with the same id in each try", async () => {
-    const said = at();
+    const said = at(`${receiver.url}/twice`);
     for (const ok of [false, true]) {
-      const result = await sendWith(webhook, said, { status: ok ? 200 : 503, body: "" });
-      expect(result.kind).toBe(ok ? "sent" : "not_sent");
-      const { headers, body } = lastRequest();
+      if (!ok) receiver.fails("cut_after");
+      expect((await sendWith(webhook, said)).kind).toBe(ok ? "sent" : "unknown");
+      const { headers, text } = lastRequest();
       expect(headers["webhook-id"]).toBe(said.deliveryId);
-      const verified = new Webhook(SECRET).verify(JSON.stringify(body), headers as Record<string, string>);
+      const verified = new Webhook(receiver.signingSecret).verify(text, headers);
       expect(verified).toMatchObject({ type: "message", data: { text: "**hello**" } });
     }
+    expect(receiver.messages("/twice")).toMatchObject([{ id: said.deliveryId, times: 2 }]);
   });
 
   it("is signed twice while one secret takes the other's place", async () => {
     const other = `whsec_${randomBytes(24).toString("base64")}`;
     const said = at();
-    const credentials = { ...said.account.credentials, signing_secret: `${SECRET} ${other}` };
-    await sendWith(webhook, { ...said, account: { ...said.account, credentials } }, { body: "" });
-    const { headers, body } = lastRequest();
-    for (const secret of [SECRET, other]) {
-      expect(() => new Webhook(secret).verify(JSON.stringify(body), headers as Record<string, string>)).not.toThrow();
+    const signing_secret = `${receiver.signingSecret} ${other}`;
+    await sendWith(webhook, { ...said, account: withCredentials(said.account, { signing_secret }) });
+    const { headers, text } = lastRequest();
+    for (const secret of [receiver.signingSecret, other]) {
+      expect(() => new Webhook(secret).verify(text, headers)).not.toThrow();
     }
   });
 
+  it("that isn't ours is not taken", async () => {
+    const said = at(`${receiver.url}/forged`);
+    const signing_secret = `whsec_${randomBytes(32).toString("base64")}`;
+    const account = withCredentials(said.account, { signing_secret });
+    expect(await sendWith(webhook, { ...said, account })).toMatchObject({ kind: "not_sent", code: "http_401" });
+    expect(receiver.messages("/forged")).toEqual([]);
+  });
+
   it.each([
-    ["gone for good", { status: 410, body: "" }, { kind: "refused", code: "gone", unreachable: true }],
-    [
-      "a redirect, which is not followed",
-      { status: 302, body: "", headers: { location: "http://127.0.0.1:1/" } },
-      { kind: "not_sent", code: "http_302" },
-    ],
-    [
-      "told to wait",
-      { status: 429, body: "", headers: { "retry-after": "3" } },
-      { kind: "not_sent", afterMs: 3_000, spends: false },
-    ],
-  ] satisfies [string, Answer, object][])("%s", async (_, given, expected) => {
-    expect(await sendWith(webhook, at(), given)).toMatchObject(expected);
+    ["gone", { kind: "refused", code: "gone", unreachable: true }],
+    ["redirect", { kind: "not_sent", code: "http_302" }],
+    ["rate_limited", { kind: "not_sent", afterMs: 1_000, spends: false }],
+    ["unavailable", { kind: "not_sent", code: "http_503" }],
+  ] satisfies [WebhookTrouble, object][])("%s", async (trouble, expected) => {
+    receiver.fails(trouble);
+    expect(await sendWith(webhook, at())).toMatchObject(expected);
   });
 
   it("goes nowhere into one's own network, by whatever name", async () => {
     for (const url of [
-      server.url,
+      receiver.url,
       "http://localhost:1/",
       "http://[::1]:1/",
       "http://169.254.169.254/latest",
@@ -201,21 +181,25 @@ describe("a signed webhook", () => {
     ]) {
       const said = at(url);
       const account = { ...said.account, settings: {} };
-      const before = server.requests.length;
-      expect(await sendWith(webhook, { ...said, account }, { body: "" })).toMatchObject({
+      const before = receiver.requests.length;
+      expect(await sendWith(webhook, { ...said, account })).toMatchObject({
         kind: "refused",
         code: "private_address",
       });
-      expect(server.requests).toHaveLength(before);
+      expect(receiver.requests).toHaveLength(before);
     }
     expect(["10.1.2.3", "192.168.0.1", "fd00::1", "fe80::1", "::ffff:7f00:1"].every(isPrivateAddress)).toBe(true);
     expect(["8.8.8.8", "2606:4700::1111"].some(isPrivateAddress)).toBe(false);
   });
 
   it("refused is certainly not sent", async () => {
-    expect(await sendWith(webhook, at("http://127.0.0.1:1/"), { body: "" })).toMatchObject({
+    expect(await sendWith(webhook, at("http://127.0.0.1:1/"))).toMatchObject({
       kind: "not_sent",
       code: "ECONNREFUSED",
     });
   });
 });
+
+function withCredentials(account: Account, more: Readonly<Record<string, string>>): Account {
+  return { ...account, credentials: { ...account.credentials, ...more } };
+}

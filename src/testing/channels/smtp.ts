@@ -1,6 +1,7 @@
 // A stand-in for a mail server: mailboxes that hold what they were sent, and the ways in which SMTP goes wrong.
 import { createServer, type Socket } from "node:net";
 import type { AddressInfo } from "node:net";
+import type { StandIn } from "./stand-in.js";
 
 export type Mail = Readonly<{ from: string; to: string; headers: Readonly<Record<string, string>>; text: string }>;
 
@@ -11,15 +12,24 @@ export type SmtpFault = Readonly<{
   times?: number;
 }>;
 
-export type SmtpStandIn = Readonly<{
-  /** For an account's `smtp_url`. */
-  url: string;
-  /** What arrived at an address, in order; everywhere without one. */
-  mails(to?: string): readonly Mail[];
-  breaks(fault: SmtpFault): void;
-  mends(): void;
-  close(): Promise<void>;
-}>;
+const TROUBLES = {
+  later: { at: "END", reply: 451 },
+  mailbox_gone: { at: "RCPT", reply: 550 },
+  refused: { at: "DATA", reply: 554 },
+  cut_before: { at: "DATA", reply: "cut_before" },
+  cut_after: { at: "END", reply: "cut_after" },
+  hang: { at: "END", reply: "hang" },
+} as const satisfies Readonly<Record<string, SmtpFault>>;
+export type SmtpTrouble = keyof typeof TROUBLES;
+
+/** `url` is for an account's `smtp_url`. */
+export type SmtpStandIn = StandIn<SmtpTrouble> &
+  Readonly<{
+    /** What arrived at an address, in order; everywhere without one. */
+    mails(to?: string): readonly Mail[];
+    /** For what has no name; for ever, where it isn't said how often. */
+    breaks(fault: SmtpFault): void;
+  }>;
 
 /** Starts one on loopback. */
 export async function startSmtp(): Promise<SmtpStandIn> {
@@ -40,10 +50,17 @@ export async function startSmtp(): Promise<SmtpStandIn> {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
+  const url = `smtp://127.0.0.1:${port}`;
+  const breaks = (fault: SmtpFault): void => void faults.push({ fault, left: fault.times ?? Number.POSITIVE_INFINITY });
   return {
-    url: `smtp://127.0.0.1:${port}`,
+    ...{ kind: "email", url, breaks, troubles: Object.keys(TROUBLES) as SmtpTrouble[] },
+    fails: (trouble, times = 1) => breaks({ ...TROUBLES[trouble], times }),
+    account: (assistantId, settings = {}) => ({
+      ...{ kind: "email", name: "mail stand-in", credentials: { smtp_url: url } },
+      settings: { assistant_id: assistantId, from: "Agent <agent@example.com>", ...settings },
+    }),
+    connect: () => Promise.resolve(),
     mails: (to) => mails.filter((mail) => to === undefined || mail.to === to),
-    breaks: (fault) => void faults.push({ fault, left: fault.times ?? Number.POSITIVE_INFINITY }),
     mends: () => void (faults = []),
     close: () =>
       new Promise((resolve) => {

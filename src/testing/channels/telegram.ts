@@ -1,5 +1,13 @@
 // A stand-in for Telegram's Bot API: chats that hold what they were sent, people who write and press, and the API's own refusals.
-import { type Answer, startStandIn, type StandInRequest, type StandInServer } from "./stand-in.js";
+import {
+  type Answer,
+  ANY_TROUBLE,
+  type Connection,
+  type StandIn,
+  startStandIn,
+  type StandInRequest,
+  type StandInServer,
+} from "./stand-in.js";
 
 export type TelegramMessage = Readonly<{
   messageId: number;
@@ -10,7 +18,22 @@ export type TelegramMessage = Readonly<{
   buttons: readonly Readonly<{ text: string; data: string }>[];
 }>;
 
-export type TelegramStandIn = StandInServer &
+const TROUBLES = {
+  ...ANY_TROUBLE,
+  rate_limited: { status: 429, body: refused(429, "Too Many Requests: retry after 1", { retry_after: 1 }) },
+  blocked: { status: 403, body: refused(403, "Forbidden: bot was blocked by the user") },
+  chat_gone: { status: 400, body: refused(400, "Bad Request: chat not found") },
+  unparsable: { status: 400, body: refused(400, "Bad Request: can't parse entities: Unclosed start tag") },
+  migrated: {
+    status: 400,
+    body: refused(400, "Bad Request: group chat was upgraded to a supergroup chat", { migrate_to_chat_id: -1009 }),
+  },
+  unauthorized: { status: 401, body: refused(401, "Unauthorized") },
+} as const;
+export type TelegramTrouble = keyof typeof TROUBLES;
+
+export type TelegramStandIn = StandIn<TelegramTrouble> &
+  StandInServer<TelegramTrouble> &
   Readonly<{
     /** A bot's token that it knows. */
     token: string;
@@ -31,6 +54,7 @@ export type Sender = Readonly<{ chatId: number; threadId: number; userId: number
 const MAX_TEXT = 4_096;
 const MAX_RICH = 32_768;
 const TOKEN = "1000:stand-in-for-telegram";
+const WEBHOOK_SECRET = "stand-in-webhook-secret";
 
 /**
  * Starts one on loopback. Give its `url` as `settings.api_root` of an account, and its `token` as the account's.
@@ -42,7 +66,8 @@ export async function startTelegram(): Promise<TelegramStandIn> {
   const updates: Readonly<{ update_id: number }>[] = [];
   let webhook: Readonly<{ url: string; secret: string }> | null = null;
   let knowsRich = true;
-  let refused = "";
+  let said = "";
+  let reach: NonNullable<Connection["fetch"]> = globalThis.fetch;
   let [lastUpdate, lastMessage] = [10_000, 0];
 
   const deliver = (body: StandInRequest["body"], text: string): Answer => {
@@ -104,28 +129,31 @@ export async function startTelegram(): Promise<TelegramStandIn> {
       }
     },
   };
-  const server = await startStandIn((request) => {
-    const [, token, method = ""] = /^\/bot([^/]+)\/(\w+)$/.exec(request.path) ?? [];
-    if (token !== TOKEN) return refusal(401, "Unauthorized");
-    return methods[method]?.(request.body) ?? refusal(404, "Not Found: method not found");
-  });
+  const server = await startStandIn(
+    (request) => {
+      const [, token, method = ""] = /^\/bot([^/]+)\/(\w+)$/.exec(request.path) ?? [];
+      if (token !== TOKEN) return refusal(401, "Unauthorized");
+      return methods[method]?.(request.body) ?? refusal(404, "Not Found: method not found");
+    },
+    { troubles: TROUBLES, sends: ({ path }) => /\/send\w+$/.test(path) },
+  );
   const push = async (update: Readonly<Record<string, unknown>>): Promise<number | null> => {
     if (webhook === null) {
       updates.push(update as Readonly<{ update_id: number }>);
       return null;
     }
-    const response = await fetch(webhook.url, {
+    const response = await reach(webhook.url, {
       method: "POST",
       headers: { "content-type": "application/json", "x-telegram-bot-api-secret-token": webhook.secret },
       body: JSON.stringify(update),
     });
-    refused = response.ok ? "" : `${response.status} ${await response.text()}`;
+    said = response.ok ? "" : `${response.status} ${await response.text()}`;
     return response.status;
   };
   /** Telegram would try again, later. */
   const pushOrThrow = async (update: Readonly<Record<string, unknown>>): Promise<void> => {
     await push(update);
-    if (refused !== "") throw new Error(`the webhook of the bot answered ${refused}`);
+    if (said !== "") throw new Error(`the webhook of the bot answered ${said}`);
   };
   const userOf = ({ userId = 1, name = "Ada", locale = "en" }: Partial<Sender>) => ({
     id: userId,
@@ -139,7 +167,17 @@ export async function startTelegram(): Promise<TelegramStandIn> {
   });
   return {
     ...server,
-    token: TOKEN,
+    ...{ kind: "telegram", token: TOKEN },
+    account: (assistantId, settings = {}) => ({
+      ...{ kind: "telegram", name: "telegram stand-in" },
+      credentials: { token: TOKEN, webhook_secret: WEBHOOK_SECRET },
+      settings: { api_root: server.url, assistant_id: assistantId, ...settings },
+    }),
+    connect({ webhookUrl, fetch = globalThis.fetch }) {
+      webhook = { url: webhookUrl, secret: WEBHOOK_SECRET };
+      reach = fetch;
+      return Promise.resolve();
+    },
     messages: (chatId) => messages.filter((message) => chatId === undefined || message.chatId === chatId),
     push,
     async says(text, from = {}) {
@@ -171,10 +209,11 @@ export async function startTelegram(): Promise<TelegramStandIn> {
 type RawButton = Readonly<{ text: string; callback_data: string }>;
 
 const ok = (result: unknown): Answer => ({ body: { ok: true, result } });
-const refusal = (status: number, description: string): Answer => ({
-  status,
-  body: { ok: false, error_code: status, description },
-});
+const refusal = (status: number, description: string): Answer => ({ status, body: refused(status, description) });
+
+function refused(code: number, description: string, parameters?: Readonly<Record<string, number>>) {
+  return { ok: false, error_code: code, description, ...(parameters !== undefined && { parameters }) };
+}
 
 const TAG = /<\/?([a-z]+)(?:\s[^<>]*)?>/g;
 const KNOWN = new Set(["b", "i", "s", "u", "code", "pre", "a", "blockquote"]);

@@ -1,7 +1,15 @@
 // A stand-in for WhatsApp's Cloud API: people with a window of 24 hours, receipts that come late, twice, in any order or never, and signed
 // webhooks.
 import { createHmac, randomUUID } from "node:crypto";
-import { type Answer, startStandIn, type StandInServer } from "./stand-in.js";
+import {
+  type Answer,
+  ANY_TROUBLE,
+  type Connection,
+  refuseUnlessOk,
+  type StandIn,
+  startStandIn,
+  type StandInServer,
+} from "./stand-in.js";
 
 export type WhatsAppMessage = Readonly<{
   id: string;
@@ -24,7 +32,18 @@ export type Receipts = Readonly<{
   errorCode?: number;
 }>;
 
-export type WhatsAppStandIn = StandInServer &
+const TROUBLES = {
+  ...ANY_TROUBLE,
+  rate_limited: refusal(130_429, "Rate limit hit", 429),
+  pair_limited: refusal(131_056, "Too many messages to this person"),
+  window_closed: refusal(131_047, "Re-engagement message"),
+  unreachable: refusal(131_026, "Message undeliverable"),
+  unauthorized: refusal(190, "Invalid OAuth access token", 401),
+} as const;
+export type WhatsAppTrouble = keyof typeof TROUBLES;
+
+export type WhatsAppStandIn = StandIn<WhatsAppTrouble> &
+  StandInServer<WhatsAppTrouble> &
   Readonly<{
     accessToken: string;
     appSecret: string;
@@ -33,36 +52,41 @@ export type WhatsAppStandIn = StandInServer &
     messages(phone?: string): readonly WhatsAppMessage[];
     /** Where webhooks go; they are signed. */
     webhook(url: string): void;
+    /** Somebody writes; one whose name has letters in it (`US.1349…`) has hidden their number, and is known by that id alone. */
     says(text: string, phone?: string, id?: string): Promise<number>;
     /** Presses the button with this title (a template's: its first) of the newest message that has one. */
     presses(title: string, phone?: string): Promise<number>;
     /** How it tells of what it was sent, from now on. */
     receipts(how: Receipts): void;
-    /** Whether a person's window is open; it is as soon as they write. */
+    /** Whether a person's window is open; it is as soon as they write, and for 24 hours by the time it was connected with. */
     window(phone: string, open: boolean): void;
   }>;
 
 const ACCESS_TOKEN = "stand-in-access-token";
 const APP_SECRET = "stand-in-app-secret";
 const PHONE_NUMBER_ID = "100200300";
+const VERIFY_TOKEN = "stand-in-verify-token";
+const WINDOW_MS = 24 * 60 * 60_000;
 
 /** Starts one on loopback. Give its `url` as `settings.api_root`, and the rest as the account's credentials and settings. */
 export async function startWhatsApp(): Promise<WhatsAppStandIn> {
   const messages: WhatsAppMessage[] = [];
   const closed = new Set<string>();
   const timers = new Set<NodeJS.Timeout>();
-  let target: string | null = null;
+  const wroteAt = new Map<string, number>();
+  let connection: Connection | null = null;
   let receipts: Receipts = {};
 
   const push = async (value: Readonly<Record<string, unknown>>): Promise<number> => {
-    if (target === null) return 0;
+    if (connection === null) return 0;
+    const { fetch = globalThis.fetch, webhookUrl } = connection;
     const body = JSON.stringify({
       object: "whatsapp_business_account",
       entry: [{ id: "1", changes: [{ field: "messages", value }] }],
     });
     const signature = `sha256=${createHmac("sha256", APP_SECRET).update(body).digest("hex")}`;
     const headers = { "content-type": "application/json", "x-hub-signature-256": signature };
-    return (await fetch(target, { method: "POST", headers, body })).status;
+    return (await fetch(webhookUrl, { method: "POST", headers, body })).status;
   };
   const tell = ({ id, to, token }: WhatsAppMessage): void => {
     const { statuses = ["sent", "delivered"], delayMs = 0, times = 1, errorCode = 131_026 } = receipts;
@@ -78,10 +102,13 @@ export async function startWhatsApp(): Promise<WhatsAppStandIn> {
       timers.add(timer);
     }
   };
-  const take = (body: Readonly<Record<string, unknown>>): Answer => {
+  const timeMs = async (): Promise<number> => (await connection?.now?.())?.getTime() ?? Date.now();
+  const take = async (body: Readonly<Record<string, unknown>>): Promise<Answer> => {
     const { to, recipient, type, biz_opaque_callback_data: token } = body;
     const phone = String(to ?? recipient);
-    if (type !== "template" && closed.has(phone)) return refusal(131_047, "Re-engagement message");
+    const silentMs = (await timeMs()) - (wroteAt.get(phone) ?? Number.NEGATIVE_INFINITY);
+    if (type !== "template" && (closed.has(phone) || (wroteAt.has(phone) && silentMs > WINDOW_MS)))
+      return refusal(131_047, "Re-engagement message");
     const message = {
       id: `wamid.${randomUUID()}`,
       to: phone,
@@ -99,22 +126,47 @@ export async function startWhatsApp(): Promise<WhatsAppStandIn> {
       },
     };
   };
-  const server = await startStandIn(({ path, headers, body }) => {
-    if (headers.authorization !== `Bearer ${ACCESS_TOKEN}`) return refusal(190, "Invalid OAuth access token", 401);
-    return path.endsWith(`/${PHONE_NUMBER_ID}/messages`) ? take(body) : refusal(100, "Unsupported request", 404);
-  });
-  const writes = (phone: string, message: Readonly<Record<string, unknown>>): Promise<number> => {
+  const server = await startStandIn(
+    ({ path, headers, body }) => {
+      if (headers.authorization !== `Bearer ${ACCESS_TOKEN}`) return refusal(190, "Invalid OAuth access token", 401);
+      return path.endsWith(`/${PHONE_NUMBER_ID}/messages`) ? take(body) : refusal(100, "Unsupported request", 404);
+    },
+    { troubles: TROUBLES },
+  );
+  const writes = async (phone: string, message: Readonly<Record<string, unknown>>): Promise<number> => {
     closed.delete(phone);
+    wroteAt.set(phone, await timeMs());
+    const isHidden = /[a-z]/i.test(phone);
+    const contact = isHidden ? { user_id: phone } : { wa_id: phone };
+    const sender = isHidden ? { from_user_id: phone } : { from: phone };
     return push({
-      contacts: [{ wa_id: phone, profile: { name: "Ada" } }],
-      messages: [{ from: phone, timestamp: "0", ...message }],
+      contacts: [{ ...contact, profile: { name: "Ada" } }],
+      messages: [{ ...sender, timestamp: "0", ...message }],
     });
   };
   return {
     ...server,
     ...{ accessToken: ACCESS_TOKEN, appSecret: APP_SECRET, phoneNumberId: PHONE_NUMBER_ID },
     messages: (phone) => messages.filter(({ to }) => phone === undefined || to === phone),
-    webhook: (url) => void (target = url),
+    kind: "whatsapp",
+    account: (assistantId, settings = {}) => ({
+      ...{ kind: "whatsapp", name: "whatsapp stand-in" },
+      credentials: { access_token: ACCESS_TOKEN, app_secret: APP_SECRET, webhook_secret: VERIFY_TOKEN },
+      settings: {
+        ...{ api_root: server.url, phone_number_id: PHONE_NUMBER_ID, assistant_id: assistantId },
+        ...settings,
+      },
+    }),
+    async connect(to) {
+      connection = to;
+      const { fetch = globalThis.fetch, webhookUrl } = to;
+      const url = new URL(webhookUrl);
+      url.search = new URLSearchParams({
+        ...{ "hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444" },
+      }).toString();
+      await refuseUnlessOk(await fetch(url));
+    },
+    webhook: (url) => void (connection = { webhookUrl: url }),
     says: (text, phone = "15550001", id = `wamid.${randomUUID()}`) =>
       writes(phone, { id, type: "text", text: { body: text } }),
     presses(title, phone = "15550001") {
@@ -167,6 +219,6 @@ function contentOf(body: Readonly<Record<string, unknown>>): Pick<WhatsAppMessag
   return { type: "text", text: text?.body ?? "", buttons: [] };
 }
 
-function refusal(code: number, message: string, status = 400): Answer {
+function refusal(code: number, message: string, status = 400) {
   return { status, body: { error: { message, type: "OAuthException", code, fbtrace_id: "0" } } };
 }
