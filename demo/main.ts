@@ -3,6 +3,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { followUp } from "./followup.js";
 import { crashInToolCall, decideAfterRestart } from "./refund.js";
 import { repairFailedResearch } from "./repair.js";
 import { startServer } from "./server.js";
@@ -28,14 +29,16 @@ async function story(dir: string, undo: Undo): Promise<void> {
   await decideAfterRestart(second, callLog, waiting);
   await repairFailedResearch(second, callLog);
 
-  chapter("8. Clean up");
+  await followUp();
+
+  chapter("9. Clean up");
   await second.stop();
   tell("stopped; the demo's folder is deleted");
 }
 
 async function main(): Promise<number> {
   console.log(
-    "perdure demo: an agent that survives kill -9, waits for a person without holding anything, and can be rewound",
+    "perdure demo: an agent that survives kill -9, waits for a person without holding anything, can be rewound, and gets back to people",
   );
   const dir = await mkdtemp(path.join(tmpdir(), "perdure-demo-"));
   const undo: Undo = [];
