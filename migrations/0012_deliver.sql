@@ -174,7 +174,8 @@ language sql volatile as $start$
   join conversations c using (tenant_id, conversation_id)
 $start$;
 
--- What became of an attempt. how: sent, unknown, failed, later (certainly not sent; `after_ms` says when again), expired, parked.
+-- What became of an attempt. how: sent, unknown, failed, later (certainly not sent; `after_ms` says when again), expired, parked,
+-- suppressed.
 -- A late answer of a slow worker still counts while its token is the newest. True when it did.
 create function settle_delivery(
   tenant text, delivery uuid, tok uuid, how text, message_id text, code text, after_ms float8, counts boolean, spacing_ms float8)
@@ -218,7 +219,7 @@ begin
     unknown_since = case when how = 'unknown' then coalesce(unknown_since, clock_timestamp()) end,
     settled_at = case when how in ('later', 'unknown') then null else clock_timestamp() end
   where tenant_id = tenant and delivery_id = delivery;
-  if how in ('sent', 'unknown', 'failed', 'parked', 'expired') then
+  if how in ('sent', 'unknown', 'failed', 'parked', 'expired', 'suppressed') then
     perform log_delivery(d, how, code);
   end if;
   perform next_delivery(tenant, conversation, spacing_ms);
@@ -381,20 +382,20 @@ declare
 begin
   select d.conversation_id into conversation
   from deliveries d
-  where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup
+  where d.tenant_id = tenant and d.source_kind in ('followup', 'outreach') and d.source_id = followup
   limit 1;
   perform 1 from conversations c where c.tenant_id = tenant and c.conversation_id = conversation for no key update;
   with stopped as (
     update deliveries d
     set status = 'suppressed', head = false, error_code = 'cancelled', settled_at = clock_timestamp(),
       updated_at = clock_timestamp()
-    where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup and d.status in ('pending', 'parked')
+    where d.tenant_id = tenant and d.source_kind in ('followup', 'outreach') and d.source_id = followup and d.status in ('pending', 'parked')
     returning 1
   )
   select count(*)::int into o_suppressed from stopped;
   select count(*)::int into o_left
   from deliveries d
-  where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup
+  where d.tenant_id = tenant and d.source_kind in ('followup', 'outreach') and d.source_id = followup
     and d.status in ('sending', 'sent', 'delivered', 'read', 'unknown');
   if conversation is not null then
     perform next_delivery(tenant, conversation);

@@ -52,6 +52,7 @@ import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
 import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
+import { OUTREACH_LIMITS, type OutreachLimits } from "./engine/outreach-limits.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
@@ -180,6 +181,9 @@ export type EngineSettings = Readonly<{
   telegramApiRoot?: string | null;
   whatsappApiRoot?: string | null;
   slackApiRoot?: string | null;
+  shortestRecurrenceMs?: number;
+  outreachPerDay?: number;
+  outreachRunning?: number;
   /** For tests: where attempts die. */
   crash?: CrashHook;
 }>;
@@ -212,6 +216,7 @@ export function composeEngine(
     readiness: { prepared: false },
     policyOf: settings.policyOf,
     accounts: createAccounts(CHANNELS, keys, apiRootsOf(settings)),
+    outreach: outreachLimits(settings),
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
@@ -222,6 +227,14 @@ export function composeEngine(
     settings,
     store,
     clockOffset: createClockOffset(deps.db),
+  };
+}
+
+function outreachLimits({ shortestRecurrenceMs, outreachPerDay, outreachRunning }: EngineSettings): OutreachLimits {
+  return {
+    shortestMs: shortestRecurrenceMs ?? OUTREACH_LIMITS.shortestMs,
+    perDay: outreachPerDay ?? OUTREACH_LIMITS.perDay,
+    running: outreachRunning ?? OUTREACH_LIMITS.running,
   };
 }
 

@@ -27,6 +27,9 @@ export type Config = Readonly<{
   telegramApiRoot: string | null;
   whatsappApiRoot: string | null;
   slackApiRoot: string | null;
+  shortestRecurrenceMs: number;
+  outreachPerDay: number;
+  outreachRunning: number;
   adoptFrom: string | null;
   adoptGraph: string | null;
   logLevel: LogLevel;
@@ -169,6 +172,24 @@ const SETTINGS = {
       "Where Slack's Web API is, for accounts that don't say: a server of one's own, or a stand-in. Usually https://slack.com/api.",
     default: null,
     schema: httpUrl,
+  },
+  PERDURE_SHORTEST_RECURRENCE_MS: {
+    field: "shortestRecurrenceMs",
+    about: "How far apart the times of a schedule are at least.",
+    default: "900000",
+    schema: whole(60_000, 86_400_000),
+  },
+  PERDURE_OUTREACH_PER_DAY: {
+    field: "outreachPerDay",
+    about: "Messages of schedules that one person gets within 24 hours, at most.",
+    default: "3",
+    schema: whole(1, 1_000),
+  },
+  PERDURE_OUTREACH_RUNNING: {
+    field: "outreachRunning",
+    about: "Runs that work for schedules at a time, over all workers; the other slots are left to people who write.",
+    default: "5",
+    schema: whole(1, 10_000),
   },
   PERDURE_IDENTITY_HEADERS: {
     field: "identityHeaders",

@@ -178,6 +178,34 @@ table claim_cursor with (fillfactor=10)
   passed integer not null default 0
   constraint claim_cursor_pkey PRIMARY KEY (priority)
 
+table contact_conversations
+  tenant_id text collate "C" not null
+  conversation_id uuid not null
+  contact_id uuid not null
+  position integer not null
+  constraint contact_conversations_pkey PRIMARY KEY (tenant_id, conversation_id)
+  constraint contact_conversations_tenant_id_contact_id_fkey FOREIGN KEY (tenant_id, contact_id) REFERENCES contacts(tenant_id, contact_id) ON DELETE CASCADE
+  constraint contact_conversations_tenant_id_conversation_id_fkey FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations(tenant_id, conversation_id) ON DELETE CASCADE
+  CREATE INDEX contact_conversations_contact ON perdure.contact_conversations USING btree (tenant_id, contact_id, "position")
+
+table contacts
+  tenant_id text collate "C" not null
+  contact_id uuid not null
+  key text collate "C" not null
+  attributes jsonb not null default '{}'::jsonb
+  time_zone text
+  locale text
+  opted_in_at timestamp with time zone
+  opt_in_source text
+  version integer not null default 1
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint contacts_key UNIQUE (tenant_id, key)
+  constraint contacts_key_check CHECK (((length(key) >= 1) AND (length(key) <= 200)))
+  constraint contacts_opted_in CHECK (((opted_in_at IS NULL) = (opt_in_source IS NULL)))
+  constraint contacts_pkey PRIMARY KEY (tenant_id, contact_id)
+  constraint contacts_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+
 table conversations
   tenant_id text collate "C" not null
   conversation_id uuid not null
@@ -324,10 +352,10 @@ table events
 table followups
   tenant_id text collate "C" not null
   followup_id uuid not null
-  thread_id uuid not null
+  thread_id uuid
   origin_run_id uuid
-  assistant_id uuid not null
-  graph_id text collate "C" not null
+  assistant_id uuid
+  graph_id text collate "C"
   created_by text not null
   mode text not null
   content bytea not null
@@ -346,16 +374,28 @@ table followups
   dedupe_sha256 bytea not null
   created_at timestamp with time zone not null default clock_timestamp()
   updated_at timestamp with time zone not null default clock_timestamp()
+  schedule_id uuid
+  recipient uuid
+  occurrence text collate "C"
+  occurrence_at timestamp with time zone
+  fired_at timestamp with time zone
   constraint followups_created_by_check CHECK ((created_by = ANY (ARRAY['agent'::text, 'user'::text, 'tenant'::text])))
   constraint followups_dedupe_sha256_check CHECK ((length(dedupe_sha256) = 32))
   constraint followups_mode_check CHECK ((mode = ANY (ARRAY['remind'::text, 'work'::text])))
+  constraint followups_occurrence CHECK ((num_nonnulls(schedule_id, recipient, occurrence, occurrence_at) = ANY (ARRAY[0, 4])))
   constraint followups_pkey PRIMARY KEY (tenant_id, followup_id)
+  constraint followups_place CHECK (((status = 'skipped'::text) OR ((thread_id IS NOT NULL) AND (assistant_id IS NOT NULL) AND (graph_id IS NOT NULL))))
   constraint followups_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text, 'produced'::text, 'cancelled'::text, 'expired'::text, 'skipped'::text, 'dead'::text])))
   constraint followups_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
   CREATE INDEX followups_dedupe ON perdure.followups USING btree (tenant_id, dedupe_sha256) WHERE (status = 'pending'::text)
   CREATE INDEX followups_newest ON perdure.followups USING btree (tenant_id, created_at DESC)
+  CREATE INDEX followups_of_schedule ON perdure.followups USING btree (tenant_id, schedule_id, occurrence_at DESC) WHERE (schedule_id IS NOT NULL)
   CREATE INDEX followups_open ON perdure.followups USING btree (tenant_id, thread_id) WHERE (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text]))
+  CREATE INDEX followups_outreach_open ON perdure.followups USING btree (tenant_id, schedule_id, recipient) WHERE ((schedule_id IS NOT NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text])))
+  CREATE INDEX followups_outreach_work ON perdure.followups USING btree (tenant_id) WHERE ((schedule_id IS NOT NULL) AND (status = 'running'::text) AND (mode = 'work'::text))
+  CREATE INDEX followups_recent ON perdure.followups USING btree (tenant_id, recipient, fired_at) WHERE (fired_at IS NOT NULL)
   CREATE INDEX followups_thread ON perdure.followups USING btree (tenant_id, thread_id, created_at DESC)
+  CREATE UNIQUE INDEX followups_once ON perdure.followups USING btree (tenant_id, schedule_id, recipient, occurrence) WHERE (schedule_id IS NOT NULL)
 
 table graph_limits
   graph_id text collate "C" not null
@@ -536,6 +576,72 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   CREATE TRIGGER followup_run_ended AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN (((new.followup_id IS NOT NULL) AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION followup_run_ended()
   CREATE TRIGGER followup_run_gone AFTER DELETE ON perdure.runs FOR EACH ROW WHEN (((old.followup_id IS NOT NULL) AND (old.status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text])))) EXECUTE FUNCTION followup_run_ended()
 
+table schedule_firings
+  tenant_id text collate "C" not null
+  schedule_id uuid not null
+  occurrence_at timestamp with time zone not null
+  cause text not null
+  status text not null
+  reason text
+  times integer not null default 1
+  overlap text not null
+  done_to uuid
+  made integer not null default 0
+  skipped integer not null default 0
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint schedule_firings_cause_check CHECK ((cause = ANY (ARRAY['due'::text, 'now'::text, 'backfill'::text])))
+  constraint schedule_firings_overlap_check CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text])))
+  constraint schedule_firings_pkey PRIMARY KEY (tenant_id, schedule_id, occurrence_at)
+  constraint schedule_firings_status_check CHECK ((status = ANY (ARRAY['firing'::text, 'fired'::text, 'missed'::text, 'skipped'::text])))
+  constraint schedule_firings_tenant_id_schedule_id_fkey FOREIGN KEY (tenant_id, schedule_id) REFERENCES schedules(tenant_id, schedule_id) ON DELETE CASCADE
+  CREATE INDEX schedule_firings_old ON perdure.schedule_firings USING btree (updated_at) WHERE (status <> 'firing'::text)
+  CREATE INDEX schedule_firings_open ON perdure.schedule_firings USING btree (tenant_id, schedule_id, occurrence_at) WHERE (status = 'firing'::text)
+
+table schedules
+  tenant_id text collate "C" not null
+  schedule_id uuid not null
+  name text not null
+  kind text not null
+  cron text
+  time_zone text not null
+  relative jsonb
+  audience jsonb not null
+  mode text not null
+  content bytea not null
+  purpose text not null
+  quiet_hours jsonb
+  catchup text not null
+  catchup_window_ms bigint not null
+  overlap text not null
+  jitter_ms bigint not null
+  expires_ms bigint
+  starts_at timestamp with time zone
+  ends_at timestamp with time zone
+  max_occurrences integer
+  occurrences integer not null default 0
+  status text not null default 'active'::text
+  next_at timestamp with time zone
+  version integer not null default 1
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint schedules_catchup_check CHECK ((catchup = ANY (ARRAY['latest'::text, 'skip'::text, 'all'::text])))
+  constraint schedules_catchup_window_ms_check CHECK ((catchup_window_ms >= 0))
+  constraint schedules_expires_ms_check CHECK ((expires_ms > 0))
+  constraint schedules_jitter_ms_check CHECK ((jitter_ms >= 0))
+  constraint schedules_kind CHECK ((((kind = 'once'::text) = (cron IS NULL)) AND ((kind = 'relative'::text) = (relative IS NOT NULL))))
+  constraint schedules_kind_check CHECK ((kind = ANY (ARRAY['cron'::text, 'once'::text, 'relative'::text])))
+  constraint schedules_max_occurrences_check CHECK ((max_occurrences > 0))
+  constraint schedules_mode_check CHECK ((mode = ANY (ARRAY['remind'::text, 'work'::text])))
+  constraint schedules_name UNIQUE (tenant_id, name)
+  constraint schedules_name_check CHECK (((length(name) >= 1) AND (length(name) <= 80)))
+  constraint schedules_next CHECK (((status = 'active'::text) OR (next_at IS NULL)))
+  constraint schedules_overlap_check CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text])))
+  constraint schedules_pkey PRIMARY KEY (tenant_id, schedule_id)
+  constraint schedules_purpose_check CHECK ((purpose = ANY (ARRAY['utility'::text, 'marketing'::text])))
+  constraint schedules_status_check CHECK ((status = ANY (ARRAY['active'::text, 'paused'::text, 'ended'::text])))
+  constraint schedules_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+
 table staged_bodies
   tenant_id text collate "C" not null
   thread_id uuid not null
@@ -558,6 +664,24 @@ table stream_chunks
   constraint stream_chunks_check CHECK ((last_id >= first_id))
   constraint stream_chunks_pkey PRIMARY KEY (tenant_id, run_id, first_id)
   constraint stream_chunks_tenant_id_run_id_fkey FOREIGN KEY (tenant_id, run_id) REFERENCES runs(tenant_id, run_id) ON DELETE CASCADE
+
+table suppressions
+  tenant_id text collate "C" not null
+  suppression_id uuid not null
+  contact_key text collate "C"
+  channel_account_id uuid
+  address_key text collate "C"
+  scope text not null
+  cause text not null
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint suppressions_address CHECK (((channel_account_id IS NULL) = (address_key IS NULL)))
+  constraint suppressions_cause_check CHECK ((cause = ANY (ARRAY['stop'::text, 'blocked'::text, 'opted_out'::text, 'api'::text])))
+  constraint suppressions_of_one CHECK ((num_nonnulls(contact_key, address_key) = 1))
+  constraint suppressions_pkey PRIMARY KEY (tenant_id, suppression_id)
+  constraint suppressions_scope_check CHECK ((scope = ANY (ARRAY['all'::text, 'marketing'::text])))
+  constraint suppressions_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  CREATE UNIQUE INDEX suppressions_at ON perdure.suppressions USING btree (tenant_id, channel_account_id, address_key, scope, cause) WHERE (address_key IS NOT NULL)
+  CREATE UNIQUE INDEX suppressions_contact ON perdure.suppressions USING btree (tenant_id, contact_key, scope, cause) WHERE (contact_key IS NOT NULL)
 
 table tenants
   tenant_id text collate "C" not null
@@ -859,6 +983,37 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.fits(attributes jsonb, wanted jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select coalesce(bool_and(case w ->> 'op'
+    when 'eq' then has is not null and has = w -> 'value'
+    when 'ne' then has is distinct from w -> 'value'
+    when 'in' then has is not null and (w -> 'value') @> jsonb_build_array(has)
+    when 'exists' then coalesce(jsonb_typeof(has), 'null') <> 'null'
+    when 'absent' then coalesce(jsonb_typeof(has), 'null') = 'null'
+    else case
+      when jsonb_typeof(has) is distinct from jsonb_typeof(w -> 'value') then false
+      when jsonb_typeof(has) = 'number' then case w ->> 'op'
+        when 'lt' then (has #>> '{}')::numeric < (w ->> 'value')::numeric
+        when 'lte' then (has #>> '{}')::numeric <= (w ->> 'value')::numeric
+        when 'gt' then (has #>> '{}')::numeric > (w ->> 'value')::numeric
+        when 'gte' then (has #>> '{}')::numeric >= (w ->> 'value')::numeric
+        else false end
+      when jsonb_typeof(has) = 'string' then case w ->> 'op'
+        when 'lt' then (has #>> '{}') collate "C" < (w ->> 'value')
+        when 'lte' then (has #>> '{}') collate "C" <= (w ->> 'value')
+        when 'gt' then (has #>> '{}') collate "C" > (w ->> 'value')
+        when 'gte' then (has #>> '{}') collate "C" >= (w ->> 'value')
+        else false end
+      else false end
+    end), true)
+  from (select w, attributes -> (w ->> 'attribute') as has from jsonb_array_elements(wanted) w) each_one
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.follow_pin(tenant text, assistant uuid, after uuid, most integer, OUT moved integer, OUT held integer, OUT last uuid)
  RETURNS record
  LANGUAGE plpgsql
@@ -943,6 +1098,27 @@ CREATE OR REPLACE FUNCTION perdure.is_off_pin(pin text, stays boolean, said text
  IMMUTABLE PARALLEL SAFE
 AS $function$
   select stays <> (said = 'own') or said <> 'own' and pin <> case when said = 'latest' then '' else said end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.is_suppressed(tenant text, conversation uuid, marketing boolean)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select exists (
+    select 1
+    from conversations c
+    join suppressions s on s.tenant_id = c.tenant_id and s.channel_account_id = c.channel_account_id
+      and s.address_key = c.address_key
+    where c.tenant_id = tenant and c.conversation_id = conversation and (s.scope = 'all' or marketing)
+  ) or exists (
+    select 1
+    from contact_conversations l
+    join contacts p using (tenant_id, contact_id)
+    join suppressions s on s.tenant_id = p.tenant_id and s.contact_key = p.key
+    where l.tenant_id = tenant and l.conversation_id = conversation and (s.scope = 'all' or marketing)
+  )
 $function$
 
 
@@ -1326,7 +1502,7 @@ begin
     unknown_since = case when how = 'unknown' then coalesce(unknown_since, clock_timestamp()) end,
     settled_at = case when how in ('later', 'unknown') then null else clock_timestamp() end
   where tenant_id = tenant and delivery_id = delivery;
-  if how in ('sent', 'unknown', 'failed', 'parked', 'expired') then
+  if how in ('sent', 'unknown', 'failed', 'parked', 'expired', 'suppressed') then
     perform log_delivery(d, how, code);
   end if;
   perform next_delivery(tenant, conversation, spacing_ms);
@@ -1630,20 +1806,20 @@ declare
 begin
   select d.conversation_id into conversation
   from deliveries d
-  where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup
+  where d.tenant_id = tenant and d.source_kind in ('followup', 'outreach') and d.source_id = followup
   limit 1;
   perform 1 from conversations c where c.tenant_id = tenant and c.conversation_id = conversation for no key update;
   with stopped as (
     update deliveries d
     set status = 'suppressed', head = false, error_code = 'cancelled', settled_at = clock_timestamp(),
       updated_at = clock_timestamp()
-    where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup and d.status in ('pending', 'parked')
+    where d.tenant_id = tenant and d.source_kind in ('followup', 'outreach') and d.source_id = followup and d.status in ('pending', 'parked')
     returning 1
   )
   select count(*)::int into o_suppressed from stopped;
   select count(*)::int into o_left
   from deliveries d
-  where d.tenant_id = tenant and d.source_kind = 'followup' and d.source_id = followup
+  where d.tenant_id = tenant and d.source_kind in ('followup', 'outreach') and d.source_id = followup
     and d.status in ('sending', 'sent', 'delivered', 'read', 'unknown');
   if conversation is not null then
     perform next_delivery(tenant, conversation);

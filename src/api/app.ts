@@ -11,7 +11,9 @@ import { effectRoutes } from "./routes/effects.js";
 import { approvalRoutes } from "./routes/approvals.js";
 import { budgetRoutes } from "./routes/budgets.js";
 import { channelRoutes } from "./routes/channels.js";
+import { contactRoutes } from "./routes/contacts.js";
 import { followupRoutes } from "./routes/followups.js";
+import { scheduleRoutes } from "./routes/schedules.js";
 import { channelWebhookRoutes } from "./routes/channel-webhooks.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
@@ -61,6 +63,8 @@ export function createApp(engine: Engine): Hono {
   app.route("/", budgetRoutes(engine));
   app.route("/", channelRoutes(engine));
   app.route("/", followupRoutes(engine));
+  app.route("/", contactRoutes(engine));
+  app.route("/", scheduleRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

@@ -10,6 +10,7 @@ import { addLimits } from "./commands/limits.js";
 import { addPrune } from "./commands/prune.js";
 import { addRuns } from "./commands/runs.js";
 import { addServing, type Serving } from "./commands/serving.js";
+import { addContacts, addSchedules } from "./commands/schedules.js";
 import { addSetUp, type SetUp } from "./commands/set-up.js";
 import { addThreads } from "./commands/threads.js";
 import { addTimers } from "./commands/timers.js";
@@ -47,6 +48,8 @@ export async function runProgram(
   addBudgets(program, open);
   addEffects(program, open);
   addFollowups(program, open);
+  addSchedules(program, open);
+  addContacts(program, open);
   addDeliveries(program, open);
   try {
     await program.parseAsync([...args], { from: "user" });

@@ -13,6 +13,9 @@ export type ChannelAccountId = Id<"channel_account">;
 export type ConversationId = Id<"conversation">;
 export type DeliveryId = Id<"delivery">;
 export type FollowupId = Id<"followup">;
+export type ScheduleId = Id<"schedule">;
+export type ContactId = Id<"contact">;
+export type SuppressionId = Id<"suppression">;
 
 /** The tenant of an installation that has only one. */
 export const DEFAULT_TENANT = "default" as TenantId;

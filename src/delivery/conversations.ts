@@ -102,6 +102,16 @@ export async function moveConversation(
   from: AddressRef,
   to: Readonly<{ address: Address; addressKey: string }>,
 ): Promise<boolean> {
+  // Who wanted nothing there wants nothing here.
+  await sql.query(
+    `update suppressions s
+    set address_key = $4
+    where s.tenant_id = $1 and s.channel_account_id = $2 and s.address_key = $3 and not exists (
+      select 1
+      from suppressions o
+      where o.tenant_id = $1 and o.channel_account_id = $2 and o.address_key = $4 and o.scope = s.scope and o.cause = s.cause)`,
+    [from.tenantId, from.channelAccountId, from.addressKey, to.addressKey],
+  );
   const { rowCount } = await sql.query(
     `update conversations c
     set address = $4, address_key = $5, updated_at = clock_timestamp()

@@ -108,7 +108,7 @@ export async function startDelivery(sql: Sql, { tenantId, deliveryId, token }: T
 }
 
 export type DeliveryOutcome = Readonly<{
-  how: "sent" | "unknown" | "failed" | "later" | "expired" | "parked";
+  how: "sent" | "unknown" | "failed" | "later" | "expired" | "parked" | "suppressed";
   messageId: string | null;
   code: string | null;
   /** Until it is tried, or looked for, again. */
@@ -137,6 +137,39 @@ export async function settleDelivery(sql: Sql, tried: Try, outcome: DeliveryOutc
     PREPARED,
   );
   return rows[0]?.settled ?? false;
+}
+
+/** What a message is for, and until when it is wanted. */
+export async function sourceOfDelivery(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; deliveryId: DeliveryId }>,
+): Promise<Readonly<{ sourceId: string; notAfter: Date | null }> | undefined> {
+  const { rows } = await sql.query<{ sourceId: string; notAfter: Date | null }>(
+    `select source_id as "sourceId", not_after as "notAfter" from deliveries where tenant_id = $1 and delivery_id = $2`,
+    [key.tenantId, key.deliveryId],
+  );
+  return rows[0];
+}
+
+/** Whose the message is that a receipt is of. */
+export async function conversationOfReceipt(
+  sql: Sql,
+  receipt: Readonly<{
+    tenantId: TenantId;
+    channelAccountId: ChannelAccountId;
+    messageId: string;
+    token: string | null;
+  }>,
+): Promise<ConversationId | undefined> {
+  const { rows } = await sql.query<{ conversationId: ConversationId }>(
+    `select conversation_id as "conversationId"
+    from deliveries
+    where tenant_id = $1 and channel_account_id = $2 and (provider_message_id = $3 or delivery_id = (
+      select delivery_id from delivery_attempts where tenant_id = $1 and token = $4))
+    limit 1`,
+    [receipt.tenantId, receipt.channelAccountId, receipt.messageId, receipt.token],
+  );
+  return rows[0]?.conversationId;
 }
 
 /** Messages whose deliverer is gone; returns how many. */

@@ -17,6 +17,8 @@ import {
 } from "../delivery/outbox.js";
 import type { Accounts, OpenAccount } from "./channel-accounts.js";
 import { ring } from "./ring.js";
+import { heedCode } from "./said-no.js";
+import { startOutreach } from "./start-outreach.js";
 
 /** Tries in a row that certainly didn't leave, before it is left to a person: over about two hours. */
 const MAX_REFUSALS = 12;
@@ -56,8 +58,10 @@ async function sendAndSettle(deps: Deps, options: DeliverOptions, delivery: Clai
   const { adapter, account } = opened;
   const { timeoutMs } = adapter.defaults;
   const begunMs = deps.clock.monotonicMs();
-  const started = await startDelivery(deps.db, delivery);
+  const isOutreach = delivery.sourceKind === "outreach";
+  const started = isOutreach ? await startOutreach(deps, delivery) : await startDelivery(deps.db, delivery);
   if (started === undefined) return;
+  if ("barred" in started) return settled(deps, options, delivery, { ...NOTHING, ...started.barred });
   await options.at?.("marked", delivery);
   // This machine may have slept since: a lease that is over soon would let another send it at the same time.
   const leftMs = started.leaseMs - (deps.clock.monotonicMs() - begunMs);
@@ -194,6 +198,7 @@ async function settled(
           await moveConversation(sql, { ...delivery, addressKey: besides.from }, besides.to);
         }
         if (besides !== undefined && "unreachable" in besides) await setReachable(sql, delivery, besides.unreachable);
+        if (outcome.how === "failed") await heedCode(deps, sql, delivery, outcome.code);
         const done = await settleDelivery(sql, delivery, outcome);
         if (besides !== undefined && "unreachable" in besides) await parkPending(sql, delivery, besides.unreachable);
         if (done && besides !== undefined && "parked" in besides) await ring(deps, sql, delivery, besides.parked);

@@ -11,6 +11,7 @@ import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
 import type { Handover } from "./handover.js";
+import type { OutreachLimits } from "./outreach-limits.js";
 import type { Reads } from "./reads.js";
 
 export type Engine = Readonly<{
@@ -28,6 +29,8 @@ export type Engine = Readonly<{
   bodyReader: BodyReader;
   /** Accounts of channels, and what speaks for them. */
   accounts: Accounts;
+  /** How much of what schedules want to say goes out. */
+  outreach: OutreachLimits;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

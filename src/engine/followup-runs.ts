@@ -2,6 +2,7 @@
 import { v5 as uuidv5 } from "uuid";
 import type { FollowupId, RunId, ThreadId } from "../core/ids.js";
 import type { FollowupRow } from "../schedule/followups.js";
+import { type Priority, PRIORITY } from "../core/run.js";
 import type { RunRequest } from "./commands/request.js";
 
 export type FollowupContent = Readonly<{ about: string; instruction: string }>;
@@ -13,6 +14,11 @@ export function contentOf({ content }: Pick<FollowupRow, "content">): FollowupCo
 /** The id of a follow-up's run or thread: always the same. */
 export function derivedId<T extends RunId | ThreadId>(followupId: FollowupId, what: "work" | "tell" | "thread"): T {
   return uuidv5(what, followupId) as T;
+}
+
+/** What a person waits for comes before what a schedule wants to say. */
+export function priorityOfFollowup({ scheduleId }: Pick<FollowupRow, "scheduleId">): Priority {
+  return scheduleId === null ? PRIORITY.scheduled : PRIORITY.outreach;
 }
 
 /** Asks for nothing. */

@@ -4,11 +4,12 @@ import { v5 as uuidv5 } from "uuid";
 import type { OpenInterrupt } from "../checkpoint/pending.js";
 import type { DeliverySource, OnUnknown, Outgoing, Rendered } from "../core/channel.js";
 import { ON_UNKNOWN } from "../core/channel.js";
-import type { Deps } from "../core/deps.js";
+import type { Deps, Log, Sql } from "../core/deps.js";
 import { isEngineError } from "../core/errors.js";
 import type { ConversationId, DeliveryId, FollowupId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import { type ConversationRow, getConversation } from "../delivery/conversations.js";
 import { type Posted, postedOf } from "../delivery/outbox.js";
+import { type FollowupRow, getFollowup } from "../schedule/followups.js";
 import type { Accounts, OpenAccount } from "./channel-accounts.js";
 import { answerIn, questionsIn } from "./outgoing.js";
 
@@ -36,25 +37,40 @@ export function createPost(deps: Deps, accounts: Accounts): Post {
     if (answer === undefined && asked.length === 0) return [];
     const there = await openConversation(deps, accounts, { ...run, conversationId: run.conversationId });
     if (there === undefined) return [];
-    const say = (source: DeliverySource, sourceId: string, outgoing: Outgoing): Posted[] =>
-      postIn(deps, there, { source, sourceId, outgoing, run });
+    const say = (
+      source: DeliverySource,
+      sourceId: string,
+      outgoing: Outgoing,
+      notAfter: Date | null = null,
+    ): Posted[] => postIn(deps, there, { source, sourceId, outgoing, run, notAfter });
     return [
-      ...(answer === undefined ? [] : say(...sourceOf(run), answer)),
+      ...(answer === undefined ? [] : say(...(await sourceOf(deps, run, answer)))),
       // By what asks: a question that is still open when the thread goes on isn't asked again.
       ...asked.flatMap(({ interruptId, outgoing }) => say("question", uuidv5(interruptId, run.threadId), outgoing)),
     ];
   };
 }
 
-function sourceOf({ followupId, runId }: Speaker): [DeliverySource, string] {
-  return followupId === null ? ["reply", runId] : ["followup", followupId];
+/** What a schedule made is judged again when it goes out, and isn't wanted for ever. */
+async function sourceOf(
+  { db }: Deps,
+  { tenantId, followupId, runId }: Speaker,
+  answer: Outgoing,
+): Promise<[DeliverySource, string, Outgoing, Date | null]> {
+  if (followupId === null) return ["reply", runId, answer, null];
+  const followup = await getFollowup(db, { tenantId, followupId });
+  return [sourceOfFollowup(followup), followupId, answer, followup?.notAfter ?? null];
+}
+
+export function sourceOfFollowup(followup: Pick<FollowupRow, "scheduleId"> | undefined): DeliverySource {
+  return (followup?.scheduleId ?? null) === null ? "followup" : "outreach";
 }
 
 /** A conversation and what speaks there; `opened` is null where this process doesn't know its channel or its key. */
 export type OpenConversation = Readonly<{ conversation: ConversationRow; opened: OpenAccount | null }>;
 
 export async function openConversation(
-  deps: Deps,
+  deps: Readonly<{ db: Sql; log: Log }>,
   accounts: Accounts,
   key: Readonly<{ tenantId: TenantId; conversationId: ConversationId }>,
 ): Promise<OpenConversation | undefined> {

@@ -5,13 +5,15 @@ import type { TellEngine } from "./commands/tell-followup.js";
 import type { Engine } from "./engine.js";
 import { derivedId } from "./followup-runs.js";
 import { answerIn } from "./outgoing.js";
-import { openConversation, postIn } from "./post.js";
+import { openConversation, postIn, sourceOfFollowup } from "./post.js";
 import { openGraph, readSaver } from "./state.js";
 
 export function tellingOf(engine: Engine): TellEngine {
-  const { deps, accounts } = engine;
+  const { deps, accounts, outreach, assistant } = engine;
   return {
     deps,
+    outreach,
+    assistant,
     async answerOf({ tenantId, followupId }) {
       const threadId = derivedId<ThreadId>(followupId, "thread");
       const thread = await getThread(deps.db, { tenantId, threadId });
@@ -19,12 +21,13 @@ export function tellingOf(engine: Engine): TellEngine {
       const state = await graph?.getState({ configurable: { thread_id: threadId } });
       return answerIn(state?.values);
     },
-    async postOf({ tenantId, followupId, threadId, conversationId }, outgoing) {
+    async postOf(sql, followup, outgoing) {
+      const { tenantId, followupId, threadId, conversationId, notAfter } = followup;
       if (conversationId === null) return [];
-      const there = await openConversation(deps, accounts, { tenantId, conversationId });
+      const there = await openConversation({ db: sql, log: deps.log }, accounts, { tenantId, conversationId });
       if (there === undefined) return [];
       const run = { threadId, runId: null };
-      return postIn(deps, there, { source: "followup", sourceId: followupId, outgoing, run });
+      return postIn(deps, there, { source: sourceOfFollowup(followup), sourceId: followupId, outgoing, run, notAfter });
     },
   };
 }

@@ -258,6 +258,20 @@ export async function hasWrittenSince(
   return rowCount > 0;
 }
 
+/** How many of these runs have a slot or could take one. */
+export async function countReady(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; runIds: readonly RunId[] }>,
+): Promise<number> {
+  const { rows } = await sql.query<{ n: number }>(
+    `select count(*)::int as n
+    from runs
+    where tenant_id = $1 and run_id = any ($2::uuid[]) and status in ('pending', 'running') and available_at is null`,
+    [of.tenantId, of.runIds],
+  );
+  return rows[0]?.n ?? 0;
+}
+
 /** Inserts an edit that holds its thread from the start: running, leased to `owner`. */
 export async function insertEdit(
   sql: Sql,

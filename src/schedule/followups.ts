@@ -1,6 +1,7 @@
 // Follow-ups: what is to be done later, for whom, and how far it has come.
 import type { Sql } from "../core/deps.js";
-import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { AssistantId, ConversationId, FollowupId, RunId, ScheduleId, TenantId, ThreadId } from "../core/ids.js";
+import type { TimerKind } from "./timers.js";
 
 export const FOLLOWUP_STATUSES = [
   "pending",
@@ -38,6 +39,8 @@ export type FollowupRow = Readonly<{
   tellRunId: RunId | null;
   depth: number;
   chainId: string;
+  /** Which made it; null: it was promised, or asked for. */
+  scheduleId: ScheduleId | null;
   createdAt: Date;
   updatedAt: Date;
 }>;
@@ -47,11 +50,20 @@ const COLUMNS = `
   assistant_id as "assistantId", graph_id as "graphId", created_by as "createdBy", mode, content,
   conversation_id as "conversationId", fire_at as "fireAt", local_time as "localTime", time_zone as "timeZone",
   not_after as "notAfter", cancel_on_inbound as "cancelOnInbound", status, reason, run_id as "runId",
-  tell_run_id as "tellRunId", depth, chain_id as "chainId", created_at as "createdAt", updated_at as "updatedAt"`;
+  tell_run_id as "tellRunId", depth, chain_id as "chainId", schedule_id as "scheduleId", created_at as "createdAt", updated_at as "updatedAt"`;
 
 export type FollowupKey = Readonly<{ tenantId: TenantId; followupId: FollowupId }>;
-export type NewFollowup = Omit<FollowupRow, "status" | "reason" | "runId" | "tellRunId" | "createdAt" | "updatedAt"> &
+export type NewFollowup = Omit<
+  FollowupRow,
+  "status" | "reason" | "runId" | "tellRunId" | "scheduleId" | "createdAt" | "updatedAt"
+> &
   Readonly<{ dedupeSha256: Buffer }>;
+
+/** What fires it: what a schedule makes is not in the way of what was promised. */
+export function timerKindOf({ scheduleId, mode }: Pick<FollowupRow, "scheduleId" | "mode">): TimerKind {
+  if (scheduleId === null) return "followup";
+  return mode === "work" ? "outreach.work" : "outreach";
+}
 
 /** Undefined when it is there already. */
 export async function insertFollowup(sql: Sql, followup: NewFollowup): Promise<FollowupRow | undefined> {

@@ -8,7 +8,8 @@ import type { TenantId, TimerId } from "../core/ids.js";
  * `prune`: bodies that nothing in a thread names any more, though no state is to go.
  * `retention`: what is kept for a time only goes, for the whole tenant. `approval.…`: nobody answered in time, those who may are
  * reminded, others may as well. `assistant.pin`: unfinished runs are brought to the version that their assistant is pinned to.
- * `followup`: it is due; `followup.tell`: its work is done, and is to be told.
+ * `followup`: it is due; `followup.tell`: its work is done, and is to be told. `schedule.fire`: a schedule is; `outreach`, `outreach.work`: what it
+ * made for one recipient is.
  */
 export type TimerKind =
   | "run.release"
@@ -23,7 +24,10 @@ export type TimerKind =
   | "approval.escalate"
   | "assistant.pin"
   | "followup"
-  | "followup.tell";
+  | "followup.tell"
+  | "schedule.fire"
+  | "outreach"
+  | "outreach.work";
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;
@@ -101,7 +105,7 @@ export async function cancelTimers(
   return rowCount;
 }
 
-/** Due timers of these kinds that nobody has locked, oldest first. Only looks: who acts on one claims it first. */
+/** Due timers of these kinds that nobody has locked, the oldest of each kind first. Only looks: who acts on one claims it first. */
 export async function peekDueTimers(
   sql: Sql,
   peek: Readonly<{ kinds: readonly TimerKind[]; limit: number }>,
@@ -118,7 +122,7 @@ export async function peekDueTimers(
       limit $2
       for update skip locked
     ) due
-    order by due."dueAt", due."timerId"
+    order by row_number() over (partition by due.kind order by due."dueAt", due."timerId"), due."dueAt", due."timerId"
     limit $2`,
     [peek.kinds, peek.limit],
   );

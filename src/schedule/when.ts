@@ -36,7 +36,7 @@ export function isoDurationMs(text: string): number | undefined {
 }
 
 /** Throws `UnclearTime` for an unknown one. */
-function checkTimeZone(timeZone: string): string {
+export function checkTimeZone(timeZone: string): string {
   try {
     return new Intl.DateTimeFormat("en", { timeZone }).resolvedOptions().timeZone;
   } catch {

@@ -20,6 +20,7 @@ import { graphsFrom } from "../../src/engine/graphs.js";
 import { tickMover } from "../../src/engine/loops/mover.js";
 import { tellingOf } from "../../src/engine/telling.js";
 import { createLog } from "../../src/observe/log.js";
+import { installClock, moveClock, withMovableClock } from "../../src/testing/clock.js";
 import { createTestDatabase, type TestDatabase } from "./database.js";
 
 export type TestEngine = Readonly<{
@@ -35,10 +36,14 @@ export type TestEngine = Readonly<{
   sweep(): Promise<number>;
   fireTimers(): Promise<number>;
   move(): Promise<number>;
+  /** With a movable clock: moves the database's on. */
+  advance(byMs: number): Promise<void>;
 }>;
 
 export type EngineOptions = Readonly<{
   graphs: Readonly<Record<string, unknown>>;
+  /** The database's clock can be moved. */
+  movable?: boolean;
   /** Workers running from the start. */
   workers?: number;
   concurrency?: number;
@@ -65,11 +70,13 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
   const logLevel = process.env.PERDURE_TEST_LOG ?? "silent";
   const log = createLog(logLevel);
   const { bodies = "memory:", secretKey = null, adoptFrom = null, adoptGraph = null } = options;
-  const parts = openParts({ databaseUrl: db.url, bodies, secretKey, adoptFrom, log, applicationName: "test" });
+  if (options.movable === true) await installClock(db.db);
+  const databaseUrl = options.movable === true ? withMovableClock(db.url) : db.url;
+  const parts = openParts({ databaseUrl, bodies, secretKey, adoptFrom, log, applicationName: "test" });
   const { deps } = parts;
   const running: Running[] = [];
   const settings: EngineSettings = {
-    databaseUrl: db.url,
+    databaseUrl,
     leaseMs: options.leaseMs ?? 5_000,
     pollMs: options.pollMs ?? 200,
     moveAfterMs: options.moveAfterMs ?? 0,
@@ -110,6 +117,10 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
       sweep: () => sweepLostRuns(deps, settings),
       fireTimers: () => fireTimers(deps, tellingOf(engine)),
       move: () => tickMover(deps),
+      async advance(byMs) {
+        await moveClock(deps.db, byMs);
+        await engine.clockOffset.refresh();
+      },
     });
   } finally {
     for (const worker of running.reverse()) await worker.stop();

@@ -160,10 +160,13 @@ const PERSON = new Set([131_026, 131_021, 130_472, 131_049, 131_050, 131_062]);
 const PASSING = new Set([1, 2, 131_000, 131_016, 131_057, 133_004, 133_005]);
 const ACCOUNT = new Set([0, 190, 3, 10, 131_042, 131_045, 133_010, 368, 131_031, 130_497, 131_048]);
 const WINDOW = 131_047;
+const OPTED_OUT = 131_050;
+/** What the engine does something about has a word of its own. */
+const wordOf = (code: number): string => (code === OPTED_OUT ? "opted_out" : `meta_${code}`);
 
 /** An error with an envelope: nothing was taken. https://developers.facebook.com/docs/whatsapp/cloud-api/support/error-codes */
 function refusalOf({ code = 0 }: MetaError, headers: Headers): SendResult {
-  const word = `meta_${code}`;
+  const word = wordOf(code);
   if (SLOW_DOWN.has(code)) {
     const afterMs = retryAfterMs(headers, Date.now()) ?? (code === 131_056 ? PAIR_MS : 30 * SECOND_MS);
     return { kind: "not_sent", code: word, afterMs, spends: false };
@@ -230,7 +233,7 @@ function receiptOf({ id, status, biz_opaque_callback_data: token, errors = [] }:
   const said = TOLD.find((each) => each === status);
   if (id === undefined || said === undefined) return [];
   const [error] = errors;
-  const code = error?.code === undefined ? null : error.code === WINDOW ? "window_closed" : `meta_${error.code}`;
+  const code = error?.code === undefined ? null : error.code === WINDOW ? "window_closed" : wordOf(error.code);
   return [{ kind: "receipt", messageId: id, status: said, token: token ?? null, code }];
 }
 

@@ -2,7 +2,7 @@
 import type { Sql } from "../../core/deps.js";
 import type { FollowupId, TenantId, ThreadId, TimerId } from "../../core/ids.js";
 import { suppressDeliveries } from "../../delivery/outbox.js";
-import { type FollowupRow, lockFollowup, updateFollowup } from "../../schedule/followups.js";
+import { type FollowupRow, lockFollowup, timerKindOf, updateFollowup } from "../../schedule/followups.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 import { instantOf, type When } from "../../schedule/when.js";
 import { databaseNow } from "../database-now.js";
@@ -29,7 +29,7 @@ export async function cancelFollowupIn(sql: Sql, cancel: Of & Readonly<{ reason:
     case "pending":
     case "running":
     case "waiting_approval":
-      await cancelTimers(sql, { tenantId, kinds: ["followup", "followup.tell"], refIds: [followupId] });
+      await cancelTimers(sql, { tenantId, kinds: [timerKindOf(followup), "followup.tell"], refIds: [followupId] });
       await updateFollowup(sql, followup, { status: "cancelled", reason: cancel.reason });
       // Its run, if it has begun, is ended by whoever fires this.
       if (status !== "pending") await setTimer(sql, tellTimer(cancel));
@@ -61,8 +61,14 @@ export async function rescheduleFollowupIn(
   const { at, localTime, timeZone } = instantOf(change.when, now, zone);
   refuseFarAndNear(at, now, FOLLOWUP_LIMITS);
   const later = notAfter && new Date(notAfter.getTime() + at.getTime() - fireAt.getTime());
-  await cancelTimers(sql, { tenantId, kinds: ["followup"], refIds: [followupId] });
-  await setTimer(sql, { tenantId, timerId: change.timerId, kind: "followup", refId: followupId, when: { at } });
+  await cancelTimers(sql, { tenantId, kinds: [timerKindOf(followup)], refIds: [followupId] });
+  await setTimer(sql, {
+    tenantId,
+    timerId: change.timerId,
+    kind: timerKindOf(followup),
+    refId: followupId,
+    when: { at },
+  });
   await updateFollowup(sql, followup, { fireAt: at, localTime, timeZone, ...(later && { notAfter: later }) });
   return { ...followup, fireAt: at, localTime, timeZone };
 }

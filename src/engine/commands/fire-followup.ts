@@ -1,40 +1,41 @@
 // A follow-up is due: the text that was written then is told, or the graph is run for it on a thread of its own, with what was said
 // until then. Each is a run with an id that follows from the follow-up's, so that whoever fires it twice makes one.
-import { getAssistant } from "../../assistants/queries.js";
+import type { AssistantRow } from "../../assistants/queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
-import { PRIORITY } from "../../core/run.js";
 import { getRun, hasWrittenSince } from "../../runs/runs.js";
 import { ensureThread, lockThreadIfFree, type ThreadKey } from "../../runs/thread-lock.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { claimDueTimer, finishTimer, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { insertAccepted } from "./create-run.js";
-import { contentOf, derivedId, EMPTY_REQUEST } from "../followup-runs.js";
+import { judgeOutreach } from "./judge-outreach.js";
+import { contentOf, derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
 import type { RunRequest } from "./request.js";
 import { type TellEngine, tellFollowup } from "./tell-followup.js";
 
 /** Until the turn that scheduled it is over. */
 const TURN_MS = 1_000;
 
-/** Turns a due timer into its run. Returns whether it fired. */
-export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise<boolean> {
+/** Turns a due timer into its run. Returns whether it fired; "full": there is no room now for another one of its kind. */
+export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise<boolean | "full"> {
   const { deps } = engine;
   const key = { tenantId: timer.tenantId, followupId: timer.refId as FollowupId };
   const found = await getFollowup(deps.db, key);
-  const assistant = found && (await getAssistant(deps.db, { ...key, idOrGraphId: found.assistantId }));
-  const posted = found?.mode === "remind" ? await engine.postOf(found, { text: contentOf(found).instruction }) : [];
+  const assistant = found && (await engine.assistant({ ...key, idOrGraphId: found.assistantId }));
   const fired = await deps.db.tx(async (sql) => {
     const thread = found && (await lockThreadIfFree(sql, found));
     if (thread === "held") return false;
     if (!(await claimDueTimer(sql, timer))) return false;
     const followup = thread && (await lockFollowup(sql, key));
-    if (followup?.status !== "pending") {
+    if (thread === undefined || followup?.status !== "pending") {
       await finishTimer(sql, timer);
       return false;
     }
-    const over = await overBefore(sql, followup);
-    if (over === "later") {
-      await postponeTimer(sql, { ...timer, afterMs: TURN_MS });
+    const over = (await overBefore(sql, followup)) ?? (await judgeOutreach(sql, followup, engine.outreach));
+    if (over === "held" || over === "full") return over === "full" ? over : false;
+    if (over === "later" || (over !== null && "until" in over)) {
+      await postponeTimer(sql, { ...timer, afterMs: over === "later" ? TURN_MS : over.afterMs });
+      if (over !== "later") await updateFollowup(sql, key, { fireAt: over.until, reason: over.reason });
       return false;
     }
     await finishTimer(sql, timer);
@@ -47,13 +48,13 @@ export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise
       return false;
     }
     if (followup.mode === "remind") {
-      await tellFollowup(deps, sql, followup, assistant, contentOf(followup).instruction, posted);
+      await tellFollowup(engine, sql, { followup, thread, assistant, text: contentOf(followup).instruction });
     } else {
       await startWork(deps, sql, followup, assistant);
     }
     return true;
   });
-  if (fired) for (const topic of ["runs", "deliveries"] as const) deps.notifier.notify(topic);
+  if (fired === true) for (const topic of ["runs", "deliveries"] as const) deps.notifier.notify(topic);
   return fired;
 }
 
@@ -75,10 +76,8 @@ async function isOver(sql: Sql, at: Date): Promise<boolean> {
   return rows[0]?.over ?? false;
 }
 
-type Assistant = NonNullable<Awaited<ReturnType<typeof getAssistant>>>;
-
 /** The thread is made with it, and takes over what the conversation has come to when the run begins. */
-async function startWork(deps: Deps, sql: Sql, followup: FollowupRow, assistant: Assistant): Promise<void> {
+async function startWork(deps: Deps, sql: Sql, followup: FollowupRow, assistant: AssistantRow): Promise<void> {
   const { tenantId, followupId, conversationId } = followup;
   const place: ThreadKey = { tenantId, threadId: derivedId<ThreadId>(followupId, "thread") };
   const thread = await ensureThread(sql, { ...place, ephemeral: false });
@@ -91,7 +90,7 @@ async function startWork(deps: Deps, sql: Sql, followup: FollowupRow, assistant:
         conversationId,
         metadata: { followup_id: followupId, root_thread_id: followup.threadId },
       },
-      ...({ multitaskStrategy: "enqueue", afterSeconds: null, priority: PRIORITY.scheduled } as const),
+      ...({ multitaskStrategy: "enqueue", afterSeconds: null, priority: priorityOfFollowup(followup) } as const),
       followup: { followupId, part: "work" },
     },
     thread,

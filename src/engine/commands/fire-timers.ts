@@ -15,6 +15,7 @@ import { fireFollowPin } from "./pin-assistant.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
 import { QUESTION_TIMERS, statusLeft } from "./questions.js";
 import { fireFollowup } from "./fire-followup.js";
+import { fireSchedule } from "./fire-schedule.js";
 import { fireTell, type TellEngine } from "./tell-followup.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
@@ -26,9 +27,15 @@ export const FIRED_KINDS = [
   "assistant.pin",
   "followup",
   "followup.tell",
+  "schedule.fire",
+  "outreach",
+  "outreach.work",
   ...QUESTION_TIMERS,
 ] as const;
+const NEEDS_TELLING = /^(followup|outreach)/;
 const BATCH = 100;
+/** Each is one person's, and takes no time but the database's. */
+const PERSONAL: ReadonlySet<string> = new Set(["followup", "outreach"]);
 /** Of one kind at the same time: more of them would only wait for the same thing. */
 const MOST_UNDER_WAY = 20;
 /** A pause that has just ended isn't looked at again at once. */
@@ -49,47 +56,68 @@ export type Firing = Readonly<{
 }>;
 
 /**
- * Fires timers in their order, one after the other. Nothing keeps the others from firing: what somebody else holds is passed
+ * Fires timers in their order: `atOnce` of those that concern one person each, all others one after the other. Nothing keeps the others from firing: what somebody else holds is passed
  * over and stays due, and what takes longer than `patienceMs`, as when the object store is slow, goes on beside the next.
  * Without `telling` what follow-ups have come to is left to other processes.
  */
-export function createFiring(deps: Deps, patienceMs: number, telling: TellEngine | null = null): Firing {
-  const underWay = new Map<string, Readonly<{ kind: string; fired: Promise<boolean> }>>();
+export function createFiring(deps: Deps, patienceMs: number, telling: TellEngine | null = null, atOnce = 1): Firing {
+  const underWay = new Map<string, Readonly<{ kind: string; fired: Promise<Fired> }>>();
   const underWayOf = (kind: string): number => [...underWay.values()].filter((each) => each.kind === kind).length;
   const isCrowded = (kind: string): boolean => underWayOf(kind) >= MOST_UNDER_WAY;
-  const start = (timer: TimerRow): Promise<boolean> => {
+  const atOnceOf = (kind: string): number => (PERSONAL.has(kind) ? atOnce : 1);
+  const start = (timer: TimerRow): Promise<Fired> => {
     const fired = fireOrPostpone(deps, telling, timer).finally(() => underWay.delete(timer.timerId));
     underWay.set(timer.timerId, { kind: timer.kind, fired });
     return fired;
   };
   return {
     async round() {
-      const kinds = FIRED_KINDS.filter(
-        (kind) => !isCrowded(kind) && (telling !== null || !kind.startsWith("followup")),
-      );
+      const kinds = FIRED_KINDS.filter((kind) => !isCrowded(kind) && (telling !== null || !NEEDS_TELLING.test(kind)));
       const due = await peekDueTimers(deps.db, { kinds, limit: BATCH });
+      const full = new Set<string>();
       let fired = 0;
-      for (const timer of due) {
-        if (underWay.has(timer.timerId) || isCrowded(timer.kind)) continue;
-        // Once one of its kind is slow, the next would only be slow one after the other.
-        const isSlow = underWayOf(timer.kind) > 0;
-        if (await patiently(start(timer), isSlow ? 0 : patienceMs)) fired += 1;
-      }
+      const fireAll = async (timers: TimerRow[]): Promise<void> => {
+        for (let timer = timers.shift(); timer !== undefined; timer = timers.shift()) {
+          if (underWay.has(timer.timerId) || isCrowded(timer.kind) || full.has(timer.kind)) continue;
+          // Once one of its kind is slow, the next would only be slow one after the other.
+          const isSlow = underWayOf(timer.kind) >= atOnceOf(timer.kind);
+          const how = await patiently(start(timer), isSlow ? 0 : patienceMs);
+          if (how === "full") full.add(timer.kind);
+          else if (how) fired += 1;
+        }
+      };
+      await fireAll(due.filter(({ kind }) => atOnceOf(kind) === 1));
+      // Where several processes look at the same rows, each begins with others.
+      const many = shuffled(
+        due.filter(({ kind }) => atOnceOf(kind) > 1),
+        deps.random,
+      );
+      await Promise.all(Array.from({ length: atOnce }, () => fireAll(many)));
       return fired;
     },
     done: () => Promise.all([...underWay.values()].map(({ fired }) => fired)),
   };
 }
 
+function shuffled<T>(items: readonly T[], random: () => number): T[] {
+  return items
+    .map((item) => ({ item, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ item }) => item);
+}
+
+/** Whether it fired; "full": no other of its kind can before something ends. */
+type Fired = boolean | "full";
+
 /** What `work` says; false when it takes longer. */
-async function patiently(work: Promise<boolean>, forMs: number): Promise<boolean> {
+async function patiently(work: Promise<Fired>, forMs: number): Promise<Fired> {
   if (forMs === Number.POSITIVE_INFINITY) return work;
   let timer: NodeJS.Timeout | undefined;
   const over = new Promise<false>((resolve) => (timer = setTimeout(resolve, forMs, false)));
   return Promise.race([work, over]).finally(() => clearTimeout(timer));
 }
 
-async function fireOrPostpone(deps: Deps, telling: TellEngine | null, timer: TimerRow): Promise<boolean> {
+async function fireOrPostpone(deps: Deps, telling: TellEngine | null, timer: TimerRow): Promise<Fired> {
   try {
     return await fire(deps, telling, timer);
   } catch (error) {
@@ -101,7 +129,7 @@ async function fireOrPostpone(deps: Deps, telling: TellEngine | null, timer: Tim
   }
 }
 
-async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Promise<boolean> {
+async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Promise<Fired> {
   switch (timer.kind) {
     case "run.release":
       return fireRelease(deps, timer);
@@ -117,7 +145,11 @@ async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Pr
       return fireNotice(deps, timer, "reminded");
     case "approval.escalate":
       return fireNotice(deps, timer, "escalated");
+    case "schedule.fire":
+      return fireSchedule(deps, timer);
     case "followup":
+    case "outreach":
+    case "outreach.work":
       return telling === null ? false : fireFollowup(telling, timer);
     case "followup.tell":
       return telling === null ? false : fireTell(telling, timer);

@@ -14,13 +14,14 @@ import {
   setReachable,
 } from "../../delivery/conversations.js";
 import { noteReceipt, noteReceived, noteRun } from "../../delivery/inbound.js";
-import { parkPending, postDeliveries, unparkDeliveries } from "../../delivery/outbox.js";
+import { conversationOfReceipt, parkPending, postDeliveries, unparkDeliveries } from "../../delivery/outbox.js";
 import { postIn } from "../post.js";
 import { cancelledByWriting } from "../../schedule/followups.js";
 import { cancelTimers } from "../../schedule/timers.js";
 import { noteHeard } from "../../delivery/accounts.js";
 import type { OpenAccount } from "../channel-accounts.js";
 import { ring } from "../ring.js";
+import { heedCode, heedWords } from "../said-no.js";
 import type { Engine } from "../engine.js";
 import { afterCreation, createRunIn, type CreateRunInput } from "./create-run.js";
 import { addressRef, callerOf } from "./inbound-of.js";
@@ -160,6 +161,7 @@ async function acceptMessage(
   await noteInbound(sql, { ...row, ...place }, person);
   await unparkDeliveries(sql, { ...row, ...place });
   await dropFollowups(sql, { ...row, ...place });
+  await heedWords(deps, sql, { ...row, ...place }, event.text);
   await noteRun(sql, key, created.run.runId);
   return created;
 }
@@ -192,10 +194,20 @@ async function receiveReceipt(deps: Deps, { row, adapter, account }: OpenAccount
   const token = event.token !== null && isUuid(event.token) ? event.token : null;
   await deps.db.tx(async (sql) => {
     const conversationId = await noteReceipt(sql, { ...row, ...event, token });
+    if (event.status === "failed" && event.code !== null) await heedReceipt(deps, sql, { ...row, ...event, token });
     if (conversationId === null) return;
     await ring(deps, sql, { tenantId: row.tenantId, conversationId }, adapter.doorbell?.(account) ?? null);
   });
   deps.notifier.notify("deliveries");
+}
+
+async function heedReceipt(
+  deps: Deps,
+  sql: Sql,
+  receipt: Parameters<typeof conversationOfReceipt>[1] & { code: string | null },
+) {
+  const conversationId = await conversationOfReceipt(sql, receipt);
+  if (conversationId !== undefined) await heedCode(deps, sql, { ...receipt, conversationId }, receipt.code);
 }
 
 async function receiveReachable(deps: Deps, opened: OpenAccount, event: Of<"reachable">): Promise<void> {
@@ -205,6 +217,7 @@ async function receiveReachable(deps: Deps, opened: OpenAccount, event: Of<"reac
     const conversation = await findConversation(sql, addressRef(opened, event.address));
     if (conversation === undefined) return;
     await setReachable(sql, conversation, event.code);
+    await heedCode(deps, sql, conversation, event.code);
     if (event.code === null) await unparkDeliveries(sql, conversation);
     else await parkPending(sql, conversation, event.code);
   });

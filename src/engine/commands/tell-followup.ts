@@ -2,33 +2,31 @@
 // as that run is settled: after the reply of a turn that is going on. While a question is open the thread can't take it, which may be
 // for weeks: then it goes out at once, and the run waits for the answer.
 import { pendingApprovals } from "../../approvals/approvals.js";
+import type { GetAssistant } from "../../assistants/cached.js";
 import { type AssistantRow, getAssistant } from "../../assistants/queries.js";
 import type { Outgoing } from "../../core/channel.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
-import { isInOrder, PRIORITY } from "../../core/run.js";
+import { isInOrder } from "../../core/run.js";
 import { type Posted, postDeliveries } from "../../delivery/outbox.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
-import { lockThread, lockThreadIfFree } from "../../runs/thread-lock.js";
+import { type LockedThread, lockThreadIfFree } from "../../runs/thread-lock.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
-import { derivedId, EMPTY_REQUEST } from "../followup-runs.js";
+import { derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
+import type { OutreachLimits } from "../outreach-limits.js";
 import { cancelRun } from "./cancel-run.js";
 import { insertAccepted } from "./create-run.js";
 
-/** In the caller's transaction, which has locked the thread. `posted`: what goes out at once, if it must. */
+/** In the caller's transaction, which has locked the thread. */
 export async function tellFollowup(
-  deps: Deps,
+  { deps, postOf }: Pick<TellEngine, "deps" | "postOf">,
   sql: Sql,
-  followup: FollowupRow,
-  assistant: AssistantRow,
-  text: string,
-  posted: readonly Posted[] = [],
+  told: Readonly<{ followup: FollowupRow; thread: LockedThread; assistant: AssistantRow; text: string }>,
 ): Promise<void> {
+  const { followup, thread, assistant, text } = told;
   const { tenantId, followupId, conversationId } = followup;
-  const thread = await lockThread(sql, followup);
-  if (thread === undefined) return;
   const ahead = (await lockUnfinishedRuns(sql, thread)).filter(isInOrder);
   const waits = ahead.length === 0 && (await pendingApprovals(sql, thread)).length > 0;
   const runId = derivedId<RunId>(followupId, "tell");
@@ -36,7 +34,7 @@ export async function tellFollowup(
   await insertAccepted(deps, sql, {
     input: {
       ...{ tenantId, assistant, conversationId, metadata: { followup_id: followupId } },
-      ...({ multitaskStrategy: "enqueue", afterSeconds: null, priority: PRIORITY.scheduled } as const),
+      ...({ multitaskStrategy: "enqueue", afterSeconds: null, priority: priorityOfFollowup(followup) } as const),
       followup: { followupId, part: "tell" },
     },
     thread,
@@ -45,7 +43,8 @@ export async function tellFollowup(
     threadFree: ahead.length === 0,
     afterAnswer: waits,
   });
-  if (waits) await postDeliveries(sql, tenantId, posted);
+  // It goes out at once.
+  if (waits) await postDeliveries(sql, tenantId, await postOf(sql, followup, { text }));
   await updateFollowup(sql, followup, { status: waits ? "produced" : "running", tellRunId: runId });
 }
 
@@ -57,7 +56,6 @@ export async function fireTell(engine: TellEngine, timer: TimerRow): Promise<boo
   const assistant = found && (await getAssistant(deps.db, { ...key, idOrGraphId: found.assistantId }));
   if (found?.status === "cancelled") return stopWork(deps, found, timer);
   const outgoing = found && (await engine.answerOf(found));
-  const posted = found && outgoing ? await engine.postOf(found, outgoing) : [];
   const told = await deps.db.tx(async (sql) => {
     const thread = found && (await lockThreadIfFree(sql, found));
     if (thread === "held") return false;
@@ -65,12 +63,12 @@ export async function fireTell(engine: TellEngine, timer: TimerRow): Promise<boo
     await finishTimer(sql, timer);
     const followup = thread && (await lockFollowup(sql, key));
     // Cancelled meanwhile, or told already.
-    if (followup?.status !== "running" || followup.tellRunId !== null) return false;
+    if (thread === undefined || followup?.status !== "running" || followup.tellRunId !== null) return false;
     if (outgoing === undefined || assistant === undefined) {
       await updateFollowup(sql, key, { status: "produced", reason: "it had nothing to say" });
       return false;
     }
-    await tellFollowup(deps, sql, followup, assistant, outgoing.text, posted);
+    await tellFollowup(engine, sql, { followup, thread, assistant, text: outgoing.text });
     return true;
   });
   if (told) for (const topic of ["runs", "deliveries"] as const) deps.notifier.notify(topic);
@@ -82,7 +80,9 @@ export type TellEngine = Readonly<{
   deps: Deps;
   /** What the work of a follow-up came to; undefined: it said nothing. */
   answerOf(followup: FollowupRow): Promise<Outgoing | undefined>;
-  postOf(followup: FollowupRow, outgoing: Outgoing): Promise<readonly Posted[]>;
+  postOf(sql: Sql, followup: FollowupRow, outgoing: Outgoing): Promise<readonly Posted[]>;
+  outreach: OutreachLimits;
+  assistant: GetAssistant;
 }>;
 
 /** Its run has begun, and isn't wanted any more. */

@@ -1,0 +1,12 @@
+// How much of what schedules want to say goes out, over all of a tenant's.
+
+export type OutreachLimits = Readonly<{
+  /** Between two times of a schedule. */
+  shortestMs: number;
+  /** Messages that one person gets in 24 hours. */
+  perDay: number;
+  /** Runs of mode `work` that are under way at a time: so many slots they may take from conversations. */
+  running: number;
+}>;
+
+export const OUTREACH_LIMITS: OutreachLimits = { shortestMs: 15 * 60_000, perDay: 3, running: 5 };
