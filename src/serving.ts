@@ -31,6 +31,15 @@ export function createServing(binary: string): Serving {
         command: (name, ...args) => [binary, name, "--config", configPath, ...args],
         environment: (values) => environmentWith({ PERDURE_LOG_LEVEL: quietLevel(config), ...values }),
         migrate: (databaseUrl) => migrateDatabase(databaseUrl, log),
+        movableClock: options.movableClock,
+        openClock: async (databaseUrl, wanted) => {
+          const { openClock } = await import("./testing/clock.js");
+          return openClock(databaseUrl, { wanted, log });
+        },
+        openChat: async (at) => {
+          const { openDevChat } = await import("./testing/chat/open.js");
+          return openDevChat({ ...at, log });
+        },
         out: terminal,
         log,
       });

@@ -1,6 +1,7 @@
 // A clock that tests move. Time that decides anything is the database's, so that is what is moved: a function of the same name
 // stands in for Postgres' own in front of it on the search path of each session, for every process that is given the url.
-import type { Db, Sql } from "../core/deps.js";
+import type { Db, Log, Sql } from "../core/deps.js";
+import { openDb } from "../db/pool.js";
 
 const SCHEMA = "perdure_clock";
 
@@ -9,6 +10,22 @@ export function withMovableClock(url: string): string {
   const changed = new URL(url);
   changed.searchParams.set("options", `-c search_path=${SCHEMA},pg_catalog,perdure`);
   return changed.toString();
+}
+
+/** The url with the movable clock, for a database that has one; it gets one where that is `wanted`. Else null: time is as it is there. */
+export async function openClock(
+  url: string,
+  { wanted, log }: Readonly<{ wanted: boolean; log: Log }>,
+): Promise<string | null> {
+  const db = openDb({ url, max: 1, log, applicationName: "perdure clock" });
+  try {
+    const { rows } = await db.query<{ found: boolean }>("select to_regnamespace($1) is not null as found", [SCHEMA]);
+    if (rows[0]?.found !== true && !wanted) return null;
+    if (rows[0]?.found !== true) await installClock(db);
+    return withMovableClock(url);
+  } finally {
+    await db.close();
+  }
 }
 
 /** Makes the clock, which shows the time as it is. */

@@ -55,6 +55,10 @@ describe("perdure dev", () => {
     const dev = await startDev(await createProject());
     const first = await dev.file();
     expect(await ask(first)).toEqual({ n: 1 });
+    // The page is dev's own: no API has it.
+    const [, chat = ""] = /^ {2}chat +(\S+)$/m.exec(dev.process.output()) ?? [];
+    expect((await fetch(chat)).status).toBe(200);
+    expect((await fetch(`${first.api_url}/dev/chat`)).status).toBe(404);
 
     const [victim, other] = first.pids.workers as [number, number];
     process.kill(victim, "SIGKILL");

@@ -12,7 +12,10 @@ export type ServeOptions = Readonly<{
 }>;
 
 export type Serving = Readonly<{
-  dev(at: Place, options: Readonly<{ host: string | null; port: number | null; workers: number }>): Promise<void>;
+  dev(
+    at: Place,
+    options: Readonly<{ host: string | null; port: number | null; workers: number; movableClock: boolean }>,
+  ): Promise<void>;
   serve(at: Place, options: ServeOptions): Promise<void>;
   /** Executes one claim that the worker which started this process sends. */
   executeClaim(at: Place): Promise<void>;
@@ -37,11 +40,13 @@ export function addServing(program: Command, serving: Serving): void {
     .option("--host <address>", "a loopback address to listen on")
     .option("--port <number>", "the port of the API (default: PORT or 2024)")
     .option("--workers <number>", "worker processes", "1")
+    .option("--movable-clock", "time that the chat page can move on; a data dir that was begun with it keeps it")
     .action((flags: Flags) =>
       serving.dev(place(flags), {
         host: text(flags.host),
         port: whole(flags.port, "--port", PORTS),
         workers: whole(flags.workers, "--workers", { min: 0, max: 64 }) ?? 1,
+        movableClock: flags.movableClock === true,
       }),
     );
   addServe(program, serving, "start", "serve the API and run all loops in one process, on DATABASE_URL");

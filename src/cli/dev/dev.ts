@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Log } from "../../core/deps.js";
+import { EngineError } from "../../core/errors.js";
 import { superviseEmbeddedPostgres } from "../../db/embedded/server.js";
 import { readProject } from "../../engine/langgraph-json.js";
 import type { Output } from "../output.js";
@@ -29,9 +30,17 @@ export type DevOptions = Readonly<{
   command(name: string, ...args: readonly string[]): readonly string[];
   environment(values: Readonly<Record<string, string>>): NodeJS.ProcessEnv;
   migrate(databaseUrl: string): Promise<unknown>;
+  /** Whether time is to be one that can be moved; a data dir that was begun so stays so. */
+  movableClock: boolean;
+  /** The url with the database's movable clock, null where it has none; it gets one where that is `wanted`. */
+  openClock(databaseUrl: string, wanted: boolean): Promise<string | null>;
+  /** Serves the page on which one chats over stand-ins of the channels. */
+  openChat(at: Readonly<{ apiUrl: string; databaseUrl: string; movable: boolean }>): Promise<DevChat>;
   out: Output;
   log: Log;
 }>;
+
+export type DevChat = Readonly<{ url: string; close(): Promise<void> }>;
 
 /** What takes the latest step back; the last one first. */
 type Undo = (() => Promise<void> | void)[];
@@ -66,7 +75,11 @@ export async function dev(options: DevOptions): Promise<void> {
       running,
     );
     undo.push(() => following.close());
-    options.out.line(banner(options, { ...ground, apiUrl }));
+    const opening = openChat(options, { ...ground, apiUrl });
+    undo.push(async () => (await opening)?.close());
+    const chat = await Promise.race([opening, stopped]);
+    if (chat === "stopped") return;
+    options.out.line(banner(options, { ...ground, apiUrl, chatUrl: chat?.url ?? null }));
     await stopped;
     options.out.note("perdure: stopping");
   } finally {
@@ -77,6 +90,7 @@ export async function dev(options: DevOptions): Promise<void> {
 type Ground = Readonly<{
   dataDir: string;
   databaseUrl: string;
+  movable: boolean;
   bodies: string;
   report: GraphReport;
   checkedAtMs: number;
@@ -85,6 +99,12 @@ type Ground = Readonly<{
 /** What the processes stand on: the folder, a migrated database, graphs that load. */
 async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Promise<Ground> {
   refusePublic(options.host);
+  if (options.movableClock && options.databaseUrl !== null) {
+    throw new EngineError(
+      "config_invalid",
+      "--movable-clock moves the clock of dev's own Postgres: unset DATABASE_URL",
+    );
+  }
   const project = await readProject(options.configPath);
   for (const warning of project.warnings) options.out.note(`perdure: ${project.path}: ${warning}`);
   await refuseTakenPort(options.host, options.port);
@@ -102,8 +122,9 @@ async function prepare(options: DevOptions, signal: AbortSignal, undo: Undo): Pr
   const report = graphsOf(checked.value);
   signal.throwIfAborted();
   await options.migrate(opened.value);
+  const moved = options.databaseUrl === null ? await options.openClock(opened.value, options.movableClock) : null;
   const bodies = options.bodies ?? pathToFileURL(path.join(dataDir, "bodies")).href;
-  return { dataDir, databaseUrl: opened.value, bodies, report, checkedAtMs };
+  return { dataDir, databaseUrl: moved ?? opened.value, movable: moved !== null, bodies, report, checkedAtMs };
 }
 
 function graphsOf(checked: GraphCheck): GraphReport {
@@ -124,9 +145,23 @@ function check(options: DevOptions, signal: AbortSignal): Promise<GraphCheck> {
   return checkGraphs(options.command("graphs", "--json"), options.environment({}), signal);
 }
 
-function banner(options: DevOptions, running: Ground & Readonly<{ apiUrl: string }>): string {
+/** Null: nobody can chat, which is no reason not to develop. */
+async function openChat(
+  { openChat: open, out }: DevOptions,
+  at: Ground & Readonly<{ apiUrl: string }>,
+): Promise<DevChat | null> {
+  try {
+    return await open(at);
+  } catch (error) {
+    out.note(`perdure: the chat page could not be opened: ${(error as Error).message}`);
+    return null;
+  }
+}
+
+function banner(options: DevOptions, running: Ground & Readonly<{ apiUrl: string; chatUrl: string | null }>): string {
   const lines = [
     ["API", running.apiUrl],
+    ...(running.chatUrl === null ? [] : [["chat", running.chatUrl]]),
     ["graphs", running.report.graphs.map(({ id }) => id).join(", ")],
     ["workers", String(options.workers)],
     ["data", options.databaseUrl === null ? running.dataDir : `${running.dataDir}, database by DATABASE_URL`],
