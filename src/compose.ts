@@ -21,6 +21,7 @@ import { type LogLevel, readConfig } from "./config.js";
 import type { Clock } from "./core/clock.js";
 import type { BodyStore, Deps, Log } from "./core/deps.js";
 import { isEngineError } from "./core/errors.js";
+import { followupLimits, type FollowupSettings } from "./core/followup-limits.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
 import { refuseVersion } from "./core/pin.js";
 import { policiesFrom, type PolicyOf, type RunPolicy } from "./core/policy.js";
@@ -186,7 +187,8 @@ export type EngineSettings = Readonly<{
   outreachRunning?: number;
   /** For tests: where attempts die. */
   crash?: CrashHook;
-}>;
+}> &
+  FollowupSettings;
 
 export type ComposedEngine = Engine &
   Readonly<{ settings: EngineSettings; store: GraphStore; slots: Slots; clockOffset: ClockOffset }>;
@@ -217,6 +219,7 @@ export function composeEngine(
     policyOf: settings.policyOf,
     accounts: createAccounts(CHANNELS, keys, apiRootsOf(settings)),
     outreach: outreachLimits(settings),
+    followups: followupLimits(settings),
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
@@ -321,6 +324,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     store: store.store,
     moveAfterMs: settings.moveAfterMs,
     approvals: engine.approvals,
+    followups: engine.followups,
     appendStream: createStreamAppender(deps),
     post: createPost(deps, engine.accounts),
     clockOffsetMs: clockOffset.ms,

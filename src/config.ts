@@ -2,6 +2,7 @@
 // Durations are in milliseconds. An unknown PERDURE_* name is refused: a setting that is misspelt must not be ignored.
 import { z } from "zod";
 import { EngineError } from "./core/errors.js";
+import { FOLLOWUP_LIMITS } from "./core/followup-limits.js";
 import { nearest } from "./core/nearest.js";
 
 export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
@@ -30,6 +31,11 @@ export type Config = Readonly<{
   shortestRecurrenceMs: number;
   outreachPerDay: number;
   outreachRunning: number;
+  followupsPerThread: number;
+  followupsPerTenant: number;
+  followupShortestMs: number;
+  followupHorizonDays: number;
+  followupDepth: number;
   adoptFrom: string | null;
   adoptGraph: string | null;
   logLevel: LogLevel;
@@ -190,6 +196,36 @@ const SETTINGS = {
     about: "Runs that work for schedules at a time, over all workers; the other slots are left to people who write.",
     default: "5",
     schema: whole(1, 10_000),
+  },
+  PERDURE_FOLLOWUPS_PER_THREAD: {
+    field: "followupsPerThread",
+    about: "Follow-ups that are open at a time on one thread.",
+    default: String(FOLLOWUP_LIMITS.perThread),
+    schema: whole(0, 100_000),
+  },
+  PERDURE_FOLLOWUPS_PER_TENANT: {
+    field: "followupsPerTenant",
+    about: "Follow-ups that are open at a time, over all threads.",
+    default: String(FOLLOWUP_LIMITS.perTenant),
+    schema: whole(0, 10_000_000),
+  },
+  PERDURE_FOLLOWUP_SHORTEST_MS: {
+    field: "followupShortestMs",
+    about: "How soon a follow-up may be, at the soonest.",
+    default: String(FOLLOWUP_LIMITS.shortestMs),
+    schema: whole(0, 86_400_000),
+  },
+  PERDURE_FOLLOWUP_HORIZON_DAYS: {
+    field: "followupHorizonDays",
+    about: "How many days ahead a follow-up may be.",
+    default: "400",
+    schema: whole(1, 3_650),
+  },
+  PERDURE_FOLLOWUP_DEPTH: {
+    field: "followupDepth",
+    about: "Follow-ups that follow-ups schedule in a row, until the person writes.",
+    default: String(FOLLOWUP_LIMITS.depth),
+    schema: whole(1, 1_000),
   },
   PERDURE_IDENTITY_HEADERS: {
     field: "identityHeaders",

@@ -73,6 +73,21 @@ export async function insertConversation(
   return rowCount === 1;
 }
 
+/** Changes what is given. */
+export async function updateConversation(
+  sql: Sql,
+  key: ConversationKey,
+  change: Readonly<{ threadId: ThreadId | null; timeZone: string | null; locale: string | null }>,
+): Promise<void> {
+  await sql.query(
+    `update conversations
+    set thread_id = coalesce($3, thread_id), time_zone = coalesce($4, time_zone), locale = coalesce($5, locale),
+      updated_at = clock_timestamp()
+    where tenant_id = $1 and conversation_id = $2`,
+    [key.tenantId, key.conversationId, change.threadId, change.timeZone, change.locale],
+  );
+}
+
 /** Something came from there: from now on messages arrive again. `person`: who wrote; null where somebody only pressed a button. */
 export async function noteInbound(sql: Sql, key: ConversationKey, person: Person | null): Promise<void> {
   await sql.query(

@@ -2,6 +2,7 @@
 // import: a project has its own copy of this package.
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { Sql } from "../core/deps.js";
+import type { FollowupLimits } from "../core/followup-limits.js";
 import type { EffectMove, FoundEffect, UndeclaredTools } from "./effect.js";
 import type { TaskCalls } from "./task-calls.js";
 
@@ -17,6 +18,8 @@ export type EffectsPort = Readonly<{
   attempt: number;
   /** What happens with a cut-off call of a tool that declares nothing; null: nothing of the run is stored. */
   undeclared: UndeclaredTools | null;
+  /** What may be promised for later. */
+  followups: FollowupLimits;
   /** Aborted when the attempt may do nothing more. */
   signal: AbortSignal;
   find(

@@ -3,6 +3,7 @@ import type { GetAssistant } from "../assistants/cached.js";
 import type { BodyReader } from "../checkpoint/body-reader.js";
 import type { ApprovalPolicy, Caller } from "../core/approval.js";
 import type { Deps } from "../core/deps.js";
+import type { FollowupLimits } from "../core/followup-limits.js";
 import type { TenantId } from "../core/ids.js";
 import type { PolicyOf } from "../core/policy.js";
 import type { OnTouch } from "./adopt/on-touch.js";
@@ -31,6 +32,8 @@ export type Engine = Readonly<{
   accounts: Accounts;
   /** How much of what schedules want to say goes out. */
   outreach: OutreachLimits;
+  /** What may be promised for later. */
+  followups: FollowupLimits;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { v5 as uuidv5 } from "uuid";
 import type { Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
+import type { FollowupLimits } from "../core/followup-limits.js";
 import { type FollowupId, isUuid, type RunId, type TenantId, type ThreadId, type TimerId } from "../core/ids.js";
 import { durableTool, type EffectCall } from "../effects/durable-tool.js";
 import { effectsOf } from "../effects/port.js";
@@ -11,12 +12,7 @@ import { listFollowups as listRows, type FollowupRow } from "../schedule/followu
 import { localText, UnclearTime } from "../schedule/when.js";
 import { getRun } from "../runs/runs.js";
 import { cancelFollowupIn, rescheduleFollowupIn } from "./commands/change-followup.js";
-import {
-  FOLLOWUP_LIMITS,
-  FollowupRefused,
-  rootOf,
-  scheduleFollowup as schedule,
-} from "./commands/schedule-followup.js";
+import { FollowupRefused, rootOf, scheduleFollowup as schedule } from "./commands/schedule-followup.js";
 import { contentOf } from "./followup-runs.js";
 
 const when = z.union([
@@ -37,6 +33,7 @@ type Place = Readonly<{
   runId: RunId;
   timeZone: string | null;
   key: string;
+  limits: FollowupLimits;
 }>;
 
 function placeOf({ tx, config, key }: EffectCall, name: string): Place {
@@ -45,8 +42,8 @@ function placeOf({ tx, config, key }: EffectCall, name: string): Place {
     throw new EngineError("effect_refused", `The tool "${name}" needs perdure: run its graph there`);
   }
   const zone = config.configurable?.["time_zone"];
-  const { tenantId, threadId, runId } = port;
-  return { tx, tenantId, threadId, runId, key, timeZone: typeof zone === "string" ? zone : null };
+  const { tenantId, threadId, runId, followups: limits } = port;
+  return { tx, tenantId, threadId, runId, key, limits, timeZone: typeof zone === "string" ? zone : null };
 }
 
 /** What can't be done is an answer that the model can do something about. */
@@ -72,10 +69,11 @@ const scheduleSchema = z.object({
 export const scheduleFollowup = durableTool(
   (asked: z.infer<typeof scheduleSchema>, call) =>
     answered(async () => {
-      const { tx, key, ...place } = placeOf(call, "schedule_followup");
+      const { tx, key, tenantId, runId, ...place } = placeOf(call, "schedule_followup");
+      const origin = await getRun(tx, { tenantId, runId });
       const followupId = uuidv5(key, NAMESPACE) as FollowupId;
-      const ids = { followupId, timerId: timerIdOf(key), createdBy: "agent", limits: FOLLOWUP_LIMITS } as const;
-      const { followup, firesAtLocal, warnings } = await schedule(tx, { ...asked, ...place, ...ids });
+      const ids = { followupId, timerId: timerIdOf(key), createdBy: "agent" } as const;
+      const { followup, firesAtLocal, warnings } = await schedule(tx, { ...asked, ...place, ...ids, origin });
       return { id: followup.followupId, firesAtLocal, firesAt: followup.fireAt, warnings };
     }),
   {
@@ -124,7 +122,7 @@ export const rescheduleFollowup = durableTool(
       const { tx, tenantId, key, timeZone, ...place } = placeOf(call, "reschedule_followup");
       const threadId = await threadOf(tx, { tenantId, ...place });
       const of = { tenantId, threadId, followupId: idOf(asked.id), timerId: timerIdOf(key) };
-      return shown(await rescheduleFollowupIn(tx, { ...of, when: asked.when, timeZone }));
+      return shown(await rescheduleFollowupIn(tx, { ...of, when: asked.when, timeZone, limits: place.limits }));
     }),
   {
     name: "reschedule_followup",

@@ -118,3 +118,54 @@ it("a reminder on a thread without a conversation is on the thread", async () =>
     expect((await ask("GET", `/v1/followups?thread_id=${id}`)).json).toMatchObject([{ status: "produced" }]);
   });
 });
+
+it("an address is tied to a thread before anybody wrote there, and what is promised to it goes there", async () => {
+  await withApi({}, async (ask, { fireTimers, client, deps: { db } }) => {
+    const account = ((await ask("POST", "/v1/channel-accounts", ACCOUNT)).json as { channel_account_id: string })
+      .channel_account_id;
+    const put = (body: object) => ask("PUT", "/v1/conversations", { channel_account_id: account, ...body });
+    type Conversation = { conversation_id: string; thread_id: string };
+    const first = await put({ address: { chat_id: 7 }, time_zone: "Europe/Rome" });
+    expect(first.status).toBe(201);
+    const { conversation_id, thread_id } = first.json as Conversation;
+    expect((await put({ address: { chat_id: 7 } })).json).toMatchObject({ thread_id, time_zone: "Europe/Rome" });
+    // A second chat of the same person.
+    const second = (await put({ address: { chat_id: 8 }, thread_id })).json as Conversation;
+    expect(second.thread_id).toBe(thread_id);
+    const path = `/v1/threads/${thread_id}/followups`;
+    const body = { about: "it", instruction: "remember it", mode: "remind", when: { in: "PT1H" } };
+    expect((await ask("POST", path, body)).status).toBe(409);
+    const made = await ask("POST", path, { ...body, conversation_id });
+    expect(made).toMatchObject({ status: 201, json: { conversation_id, time_zone: "Europe/Rome" } });
+    await db.query("update timers set due_at = clock_timestamp() where kind = 'followup' and status = 'due'");
+    await fireTimers();
+    const [told] = await client.runs.list(thread_id);
+    await client.runs.join(thread_id, told?.run_id ?? "");
+    const { rows } = await db.query("select conversation_id from deliveries");
+    expect(rows).toEqual([{ conversation_id }]);
+  });
+});
+
+it("an address, a thread or a conversation that can't be meant is refused when it is named, not when it is due", async () => {
+  await withApi({}, async (ask, { client }) => {
+    const account = ((await ask("POST", "/v1/channel-accounts", ACCOUNT)).json as { channel_account_id: string })
+      .channel_account_id;
+    const put = (body: object) => ask("PUT", "/v1/conversations", { channel_account_id: account, ...body });
+    const nowhere = "00000000-0000-4000-8000-000000000001";
+    const refusals = [
+      await put({ address: { chat: 7 } }),
+      await put({ address: { chat_id: 7 }, time_zone: "Rome" }),
+      await put({ address: { chat_id: 7 }, thread_id: nowhere }),
+      await put({ address: { chat_id: 7 }, channel_account_id: nowhere }),
+    ];
+    expect(refusals.map(({ status }) => status)).toEqual([422, 422, 404, 404]);
+    expect(refusals[0]?.text).toContain("address.chat_id");
+    expect((await ask("GET", "/v1/conversations")).json).toEqual([]);
+    const { conversation_id } = (await put({ address: { chat_id: 7 } })).json as { conversation_id: string };
+    const { thread_id } = await client.threads.create();
+    const body = { about: "it", instruction: "do it", mode: "remind", when: { in: "PT1H" }, conversation_id };
+    const other = await ask("POST", `/v1/threads/${thread_id}/followups`, body);
+    expect([other.status, other.text]).toEqual([422, expect.stringContaining("conversation_id")]);
+    expect((await ask("GET", "/v1/followups")).json).toEqual([]);
+  });
+});

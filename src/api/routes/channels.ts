@@ -10,13 +10,14 @@ import { listDeliveries, resolveDelivery } from "../../delivery/outbox.js";
 import { noAccount } from "../../engine/channel-accounts.js";
 import { announceAccount } from "../../engine/announce.js";
 import { changeAccount, createAccount } from "../../engine/commands/create-account.js";
+import { putConversation } from "../../engine/commands/put-conversation.js";
 import { accountRecord, conversationRecord, deliveryRecord } from "../../engine/delivery-record.js";
 import type { Engine } from "../../engine/engine.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { integer, one, pathId, readBody, readQuery } from "../request.js";
-import { accountCreate, accountPatch, deliveryResolve } from "../schemas/channels.js";
+import { accountCreate, accountPatch, conversationPut, deliveryResolve } from "../schemas/channels.js";
 import { uuid } from "../schemas/parts.js";
 
 const page = {
@@ -75,6 +76,20 @@ export function channelRoutes(engine: Engine): Hono<ApiEnv> {
     const { thread_id: threadId, ...rest } = readQuery(c, conversationList);
     const filter = { tenantId: c.get("tenantId"), threadId: (threadId ?? null) as ThreadId | null, ...rest };
     return json(c, (await listConversations(deps.db, filter)).map(conversationRecord));
+  });
+
+  /** Ties an address to a thread, a new one unless given; the same again changes nothing. */
+  routes.put("/v1/conversations", async (c) => {
+    const body = await readBody(c, conversationPut);
+    const { conversation, made } = await putConversation(engine, {
+      tenantId: c.get("tenantId"),
+      channelAccountId: body.channel_account_id as ChannelAccountId,
+      address: body.address,
+      threadId: (body.thread_id ?? null) as ThreadId | null,
+      timeZone: body.time_zone ?? null,
+      locale: body.locale ?? null,
+    });
+    return json(c, conversationRecord(conversation), made ? 201 : 200);
   });
 
   /** Newest first; what they say is content, and isn't told here. */

@@ -2,7 +2,7 @@
 import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { EngineError } from "../../core/errors.js";
-import type { FollowupId, ThreadId, TimerId } from "../../core/ids.js";
+import type { ConversationId, FollowupId, ThreadId, TimerId } from "../../core/ids.js";
 import { cancelFollowupIn, rescheduleFollowupIn } from "../../engine/commands/change-followup.js";
 import { createFollowup } from "../../engine/commands/create-followup.js";
 import { FollowupRefused } from "../../engine/commands/schedule-followup.js";
@@ -45,20 +45,23 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.get("/v1/followups/:followup_id", async (c) => json(c, followupRecord(await found(c))));
 
-  /** On a thread that has a run; the answer goes where its last turn came from. */
+  /** The answer goes to the conversation that is named, or where the thread's last turn came from. */
   routes.post("/v1/threads/:thread_id/followups", async (c) => {
     const threadId = pathId<ThreadId>(c, "thread_id");
     const {
       not_after: notAfter,
       cancel_if_person_writes: cancelIfPersonWrites,
+      conversation_id: conversationId,
+      assistant_id: assistantId,
       when,
       ...asked
     } = await readBody(c, followupCreate);
     const create = {
       ...{ tenantId: c.get("tenantId"), threadId, ...asked, when: whenOf(when) },
-      ...{ notAfter, cancelIfPersonWrites, once: onceOf(engine, c) },
+      ...{ notAfter, cancelIfPersonWrites, limits: engine.followups, once: onceOf(engine, c) },
+      ...{ conversationId: (conversationId ?? null) as ConversationId | null, assistantId: assistantId ?? null },
     };
-    const { followup, warnings, again } = await refusing(() => createFollowup(deps, create));
+    const { followup, warnings, again } = await refusing(() => createFollowup(engine, create));
     if (again) markReplayed(c);
     return json(c, { ...followupRecord(followup), warnings }, again ? 200 : 201);
   });
@@ -76,7 +79,10 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/v1/followups/:followup_id/reschedule", async (c) => {
     const key = await found(c);
     const { when } = await readBody(c, followupReschedule);
-    const change = { ...key, threadId: null, timerId: deps.ids.next<TimerId>(), when: whenOf(when) };
+    const change = {
+      ...{ ...key, threadId: null, timerId: deps.ids.next<TimerId>() },
+      ...{ when: whenOf(when), limits: engine.followups },
+    };
     await refusing(() => deps.db.tx((sql) => rescheduleFollowupIn(sql, change)));
     deps.notifier.notify("timers");
     return json(c, followupRecord(await found(c)));

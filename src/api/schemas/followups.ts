@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { text } from "./parts.js";
+import { text, uuid } from "./parts.js";
 
 const when = z.union(
   [z.object({ in: text }), z.object({ at: text, time_zone: text.optional(), weekday: text.optional() })],
@@ -13,6 +13,8 @@ export const followupCreate = z.object({
   when,
   not_after: text.optional(),
   cancel_if_person_writes: z.boolean().optional(),
+  conversation_id: uuid.optional(),
+  assistant_id: text.optional(),
 });
 
 export const followupReschedule = z.object({ when });

@@ -51,7 +51,12 @@ export function addServing(program: Command, serving: Serving): void {
     );
   addServe(program, serving, "start", "serve the API and run all loops in one process, on DATABASE_URL");
   addServe(program, serving, "api", "serve the API only");
-  addServe(program, serving, "worker", "run loops only: worker, scheduler, mover, sweeper, pruner");
+  addServe(
+    program,
+    serving,
+    "worker",
+    "run loops only: worker, scheduler, deliverer, receiver, mover, sweeper, pruner",
+  );
 }
 
 function addServe(program: Command, serving: Serving, name: ServeOptions["command"], description: string): void {

@@ -1,12 +1,13 @@
 // Takes a follow-up back, or puts it off, at any moment: what isn't on its way yet is not sent, and what is, is said plainly.
 import type { Sql } from "../../core/deps.js";
+import type { FollowupLimits } from "../../core/followup-limits.js";
 import type { FollowupId, TenantId, ThreadId, TimerId } from "../../core/ids.js";
 import { suppressDeliveries } from "../../delivery/outbox.js";
 import { type FollowupRow, lockFollowup, timerKindOf, updateFollowup } from "../../schedule/followups.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 import { instantOf, type When } from "../../schedule/when.js";
 import { databaseNow } from "../database-now.js";
-import { FOLLOWUP_LIMITS, FollowupRefused, refuseFarAndNear } from "./schedule-followup.js";
+import { FollowupRefused, refuseFarAndNear } from "./schedule-followup.js";
 
 type Of = Readonly<{
   tenantId: TenantId;
@@ -50,7 +51,7 @@ export async function cancelFollowupIn(sql: Sql, cancel: Of & Readonly<{ reason:
 /** In the caller's transaction. Throws `FollowupRefused` when it isn't pending any more, and `UnclearTime`. */
 export async function rescheduleFollowupIn(
   sql: Sql,
-  change: Of & Readonly<{ when: When; timeZone: string | null }>,
+  change: Of & Readonly<{ when: When; timeZone: string | null; limits: FollowupLimits }>,
 ): Promise<FollowupRow> {
   const followup = await lockOwn(sql, change);
   const { tenantId, followupId, status, notAfter, fireAt } = followup;
@@ -59,7 +60,7 @@ export async function rescheduleFollowupIn(
   const now = await databaseNow(sql);
   const zone = followup.timeZone ?? change.timeZone ?? "UTC";
   const { at, localTime, timeZone } = instantOf(change.when, now, zone);
-  refuseFarAndNear(at, now, FOLLOWUP_LIMITS);
+  refuseFarAndNear(at, now, change.limits);
   const later = notAfter && new Date(notAfter.getTime() + at.getTime() - fireAt.getTime());
   await cancelTimers(sql, { tenantId, kinds: [timerKindOf(followup)], refIds: [followupId] });
   await setTimer(sql, {

@@ -1,6 +1,5 @@
 // Makes an account of a channel, or changes one: what its adapter can't use is refused by its place.
 import { randomBytes } from "node:crypto";
-import type { z } from "zod";
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { ChannelAccountId, TenantId } from "../../core/ids.js";
@@ -8,6 +7,7 @@ import { type AccountKey, type AccountRow, getAccount, insertAccount, updateAcco
 import type { ChannelAdapter } from "../../delivery/channel.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
 import { adapterOf, type Accounts, noAccount } from "../channel-accounts.js";
+import { parsed } from "../parsed.js";
 import { madeAndGone, madeBefore, type Once } from "./make-once.js";
 
 type Given = Readonly<{
@@ -81,14 +81,6 @@ function checked(adapter: ChannelAdapter, { credentials, settings }: Given): Giv
     credentials: parsed(adapter.credentials, credentials, "credentials"),
     settings: parsed(adapter.settings, settings, "settings"),
   };
-}
-
-function parsed<T>(schema: z.ZodType<T>, value: unknown, at: string): T {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const places = result.error.issues.map(({ path, message }) => ({ path: [at, ...path].join("."), message }));
-  const text = places.map(({ path, message }) => `${path}: ${message}`).join("; ");
-  throw new EngineError("bad_request", text, { details: { issues: places } });
 }
 
 function knownAdapter(accounts: Accounts, kind: string): ChannelAdapter {

@@ -2,9 +2,10 @@
 // can choose it.
 import { createHash } from "node:crypto";
 import type { Sql } from "../../core/deps.js";
+import type { FollowupLimits } from "../../core/followup-limits.js";
 import type { FollowupId, RunId, TenantId, ThreadId, TimerId } from "../../core/ids.js";
 import { getConversation } from "../../delivery/conversations.js";
-import { getRun, type RunRow } from "../../runs/runs.js";
+import type { RunRow } from "../../runs/runs.js";
 import { getThread } from "../../runs/threads.js";
 import {
   countOpen,
@@ -18,23 +19,7 @@ import { setTimer } from "../../schedule/timers.js";
 import { databaseNow } from "../database-now.js";
 import { instantOf, isoDurationMs, localText, UnclearTime, type When } from "../../schedule/when.js";
 
-export type FollowupLimits = Readonly<{
-  perThread: number;
-  perTenant: number;
-  shortestMs: number;
-  horizonMs: number;
-  /** Follow-ups that follow-ups schedule, until the person writes. */
-  depth: number;
-}>;
-
 const DAY_MS = 24 * 60 * 60_000;
-export const FOLLOWUP_LIMITS: FollowupLimits = {
-  perThread: 10,
-  perTenant: 1_000,
-  shortestMs: 5_000,
-  horizonMs: 400 * DAY_MS,
-  depth: 3,
-};
 /** The same about the same time within this is the same. */
 const TWIN_MS = 5 * 60_000;
 
@@ -48,6 +33,13 @@ export type FollowupAsked = Readonly<{
   cancelIfPersonWrites?: boolean | undefined;
 }>;
 
+/** What a follow-up is of: the run that promises it, or a thread on which somebody asks for it. */
+export type Origin = Pick<
+  RunRow,
+  "tenantId" | "threadId" | "assistantId" | "graphId" | "conversationId" | "followupId"
+> &
+  Readonly<{ runId: RunId | null }>;
+
 export type Scheduled = Readonly<{ followup: FollowupRow; firesAtLocal: string; warnings: readonly string[] }>;
 
 /** Why it isn't scheduled, for whoever asked: a model reads it, and can mend what it asked for. */
@@ -60,9 +52,7 @@ export async function scheduleFollowup(
   sql: Sql,
   asked: FollowupAsked &
     Readonly<{
-      tenantId: TenantId;
-      threadId: ThreadId;
-      runId: RunId;
+      origin: Origin | undefined;
       followupId: FollowupId;
       timerId: TimerId;
       createdBy: FollowupRow["createdBy"];
@@ -71,11 +61,11 @@ export async function scheduleFollowup(
       limits: FollowupLimits;
     }>,
 ): Promise<Scheduled> {
-  const { tenantId, threadId, followupId, limits } = asked;
+  const { origin, followupId, limits } = asked;
+  if (origin === undefined) throw new FollowupRefused("There is no run to follow up on");
+  const { tenantId } = origin;
   const made = await getFollowup(sql, { tenantId, followupId });
   if (made !== undefined) return scheduled(made, []);
-  const origin = await getRun(sql, { tenantId, runId: asked.runId, threadId });
-  if (origin === undefined) throw new FollowupRefused("There is no run to follow up on");
   const root = await rootOf(sql, origin);
   if ((await getThread(sql, { tenantId, threadId: root }))?.ephemeral !== false) {
     throw new FollowupRefused("This run is on no thread that stays: there would be nobody to get back to");
@@ -130,23 +120,23 @@ function scheduled(followup: FollowupRow, warnings: readonly string[]): Schedule
 }
 
 /** Whose follow-ups a run's are: one of a follow-up's work is the conversation's. */
-export async function rootOf(sql: Sql, origin: RunRow): Promise<ThreadId> {
+export async function rootOf(sql: Sql, origin: Origin): Promise<ThreadId> {
   const parent = await parentOf(sql, origin);
   return parent?.threadId ?? origin.threadId;
 }
 
-async function chainOf(sql: Sql, origin: RunRow, followupId: FollowupId) {
+async function chainOf(sql: Sql, origin: Origin, followupId: FollowupId) {
   const parent = await parentOf(sql, origin);
   return parent === undefined
     ? { depth: 1, chainId: followupId as string }
     : { depth: parent.depth + 1, chainId: parent.chainId };
 }
 
-async function parentOf(sql: Sql, { tenantId, followupId }: RunRow): Promise<FollowupRow | undefined> {
+async function parentOf(sql: Sql, { tenantId, followupId }: Origin): Promise<FollowupRow | undefined> {
   return followupId === null ? undefined : getFollowup(sql, { tenantId, followupId });
 }
 
-async function zoneOf(sql: Sql, origin: RunRow, { timeZone, when }: Readonly<{ timeZone: string | null; when: When }>) {
+async function zoneOf(sql: Sql, origin: Origin, { timeZone, when }: Readonly<{ timeZone: string | null; when: When }>) {
   const { tenantId, conversationId } = origin;
   const conversation = conversationId === null ? undefined : await getConversation(sql, { tenantId, conversationId });
   const known = conversation?.timeZone ?? timeZone;

@@ -3,6 +3,7 @@
 import type { Lease } from "../../core/clock.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
+import type { FollowupLimits } from "../../core/followup-limits.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { createDecoder } from "../../checkpoint/codec/decoder.js";
@@ -28,13 +29,14 @@ export type EffectsOptions = Readonly<{
   /** Nothing of the run is stored. */
   edge: boolean;
   undeclared: UndeclaredTools;
+  followups: FollowupLimits;
 }>;
 
 /** So often a local effect is begun anew whose transaction the database lost. */
 const LOCAL_TRIES = 5;
 
 export function createEffects(deps: Deps, options: EffectsOptions): EffectsPort {
-  const { lease, commit, flushed, signal, refuse, bodyReader, edge, undeclared } = options;
+  const { lease, commit, flushed, signal, refuse, bodyReader, edge, undeclared, followups } = options;
   const { tenantId, threadId, runId, attempt } = lease;
   const find: EffectsPort["find"] = (of) => findEffect(deps.db, { tenantId, threadId, ...of });
   const resultOf = async (effect: FoundEffect): Promise<unknown> =>
@@ -47,6 +49,7 @@ export function createEffects(deps: Deps, options: EffectsOptions): EffectsPort 
   return {
     ...{ tenantId, threadId, runId, attempt, signal, refuse, find, resultOf },
     undeclared: edge ? null : undeclared,
+    followups,
     flying: new Map(),
     tasks: new Map(),
     findAll: (of) => findEffects(deps.db, { tenantId, threadId, ...of }),

@@ -5,6 +5,7 @@ import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
+import type { FollowupLimits } from "../../core/followup-limits.js";
 import type { PolicyOf } from "../../core/policy.js";
 import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
@@ -63,6 +64,7 @@ export type ExecutorOptions = Readonly<{
   post: Post;
   moveAfterMs: number;
   approvals: (graphId: string) => ApprovalPolicy;
+  followups: FollowupLimits;
   /** Database time minus this machine's, in ms. */
   clockOffsetMs: () => number;
 }>;
@@ -207,6 +209,7 @@ async function streamGraph(
       bodyReader: reader,
       edge: policy.mode === "edge",
       undeclared: policy.undeclaredTools,
+      followups: options.followups,
     });
     const input = await withCallsClosed({ graph, saver, effects, threadId }, begin);
     if (endsTasks) await graph.updateState({ ...base, signal: stop }, null, END);
