@@ -68,7 +68,8 @@ export async function startTelegram(): Promise<TelegramStandIn> {
   let knowsRich = true;
   let said = "";
   let reach: NonNullable<Connection["fetch"]> = globalThis.fetch;
-  let [lastUpdate, lastMessage] = [10_000, 0];
+  // Higher than with a stand-in that the same account had before: it would take them for repetitions.
+  let [lastUpdate, lastMessage] = [Date.now(), 0];
 
   const deliver = (body: StandInRequest["body"], text: string): Answer => {
     const { chat_id: chatId, message_thread_id: threadId, reply_markup: markup } = body;
