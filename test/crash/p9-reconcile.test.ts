@@ -1,18 +1,14 @@
 // P9 where the channel lets us find out: WhatsApp's receipts name the try they are of. The deliverer is killed, stopped or cut off at each
 // point; the person has the message once, and it is known to have arrived.
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { type ChannelAccountId, DEFAULT_TENANT } from "../../src/core/ids.js";
+import { DEFAULT_TENANT } from "../../src/core/ids.js";
 import { noteHeard } from "../../src/delivery/accounts.js";
-import type { Account } from "../../src/delivery/channel.js";
-import { whatsapp } from "../../src/delivery/channels/whatsapp.js";
-import { noteReceipt } from "../../src/delivery/inbound.js";
 import type { Fault } from "../../src/testing/channels/stand-in.js";
-import { startWhatsApp, type WhatsAppStandIn } from "../../src/testing/channels/whatsapp.js";
+import { startWhatsApp } from "../../src/testing/channels/whatsapp.js";
 import { type Outbox, TIMEOUT_MS, withOutbox } from "../helpers/deliveries.js";
 import { startProcess } from "../helpers/processes.js";
+import { reachedBy } from "../helpers/receipts.js";
 import { size } from "../helpers/soak.js";
 import { until } from "../helpers/wait.js";
 
@@ -67,31 +63,6 @@ it.each(ROWS)("%s: once", async (_name, how, point, fault) => {
     await provider.close();
   }
 });
-
-/** An account whose webhooks come in here. */
-async function reachedBy(outbox: Outbox, provider: WhatsAppStandIn) {
-  const credentials = { access_token: provider.accessToken, app_secret: provider.appSecret };
-  const settings = { api_root: provider.url, phone_number_id: provider.phoneNumberId };
-  const account: ChannelAccountId = await outbox.account("whatsapp", credentials, settings);
-  const seen: Account = { channelAccountId: account, credentials, settings };
-  const server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on("data", (chunk: Buffer) => chunks.push(chunk));
-    request.on("end", () => {
-      const headers = new Headers({ "x-hub-signature-256": String(request.headers["x-hub-signature-256"]) });
-      const body = Buffer.concat(chunks);
-      const brought = whatsapp.receive?.({ method: "POST", url: new URL("http://perdure.test"), headers, body }, seen);
-      const receipts = Array.isArray(brought) ? brought.filter((event) => event.kind === "receipt") : [];
-      const key = { tenantId: DEFAULT_TENANT, channelAccountId: account };
-      void Promise.all(receipts.map((receipt) => noteReceipt(outbox.deps.db, { ...key, ...receipt }))).then(() =>
-        response.end(),
-      );
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  provider.webhook(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-  return { account, close: () => new Promise((resolve) => server.close(resolve)) };
-}
 
 async function victim(outbox: Outbox, how: "kill" | "stop", point: string) {
   const env = { DATABASE_URL: outbox.url, POINT: point, HOW: how, TIMEOUT_MS: String(TIMEOUT_MS) };
