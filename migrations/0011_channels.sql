@@ -84,8 +84,8 @@ create table deliveries (
   delivery_id uuid not null,
   -- The order in its conversation.
   seq bigint not null default nextval('delivery_seq'),
-  -- What it is for: the answer of a run, its question, a follow-up, a template that announces a delivery, …
-  source_kind text not null check (source_kind in ('reply', 'question', 'followup', 'outreach', 'doorbell', 'notice')),
+  -- What it is for: the answer of a run, its question, a follow-up, a template that announces a delivery, a run's end for its webhook, …
+  source_kind text not null check (source_kind in ('reply', 'question', 'followup', 'outreach', 'doorbell', 'notice', 'webhook')),
   source_id uuid not null,
   part int not null default 0,
   thread_id uuid not null,

@@ -9,7 +9,9 @@ import { createPost } from "./engine/post.js";
 import { tellingOf } from "./engine/telling.js";
 import { createDeliverer } from "./engine/loops/deliverer.js";
 import { createReceiver } from "./engine/loops/receiver.js";
+import type { Channels } from "./delivery/channel.js";
 import { CHANNELS } from "./delivery/channels/all.js";
+import { ANY_WEBHOOK, createRunWebhook, type WebhookRules, whyNot } from "./delivery/channels/run-webhook.js";
 import { serveApi, type ApiServer } from "./api/server.js";
 import { encryptedStore } from "./bodies/encrypted.js";
 import { parseSecretKey } from "./bodies/envelope.js";
@@ -185,6 +187,10 @@ export type EngineSettings = Readonly<{
   shortestRecurrenceMs?: number;
   outreachPerDay?: number;
   outreachRunning?: number;
+  /** What completion webhooks are signed with; where they may go, and what they bring. */
+  webhookSecrets?: readonly string[];
+  webhookPrivate?: boolean;
+  webhookRules?: WebhookRules;
   /** For tests: where attempts die. */
   crash?: CrashHook;
 }> &
@@ -217,7 +223,8 @@ export function composeEngine(
     bodyReader,
     readiness: { prepared: false },
     policyOf: settings.policyOf,
-    accounts: createAccounts(CHANNELS, keys, apiRootsOf(settings)),
+    accounts: createAccounts(channelsOf(settings), keys, apiRootsOf(settings)),
+    webhookRefusal: (url) => whyNot(url, settings.webhookRules ?? ANY_WEBHOOK, settings.webhookPrivate ?? false),
     outreach: outreachLimits(settings),
     followups: followupLimits(settings),
     assistant: cachedAssistants(deps.db),
@@ -239,6 +246,15 @@ function outreachLimits({ shortestRecurrenceMs, outreachPerDay, outreachRunning 
     perDay: outreachPerDay ?? OUTREACH_LIMITS.perDay,
     running: outreachRunning ?? OUTREACH_LIMITS.running,
   };
+}
+
+function channelsOf({
+  webhookRules = ANY_WEBHOOK,
+  webhookSecrets = [],
+  webhookPrivate = false,
+}: EngineSettings): Channels {
+  const told = createRunWebhook({ rules: webhookRules, secrets: webhookSecrets, allowPrivate: webhookPrivate });
+  return new Map([...CHANNELS, [told.kind, told]]);
 }
 
 function apiRootsOf({ telegramApiRoot, whatsappApiRoot, slackApiRoot }: EngineSettings) {
@@ -432,6 +448,10 @@ export type PerdureOptions = Readonly<{
   approvals?: ProjectApprovals;
   /** Whether X-Perdure-Person and X-Perdure-Roles of a request say who asks: set them where you know, whatever the client sent. */
   identityHeaders?: boolean;
+  /** What completion webhooks are signed with: `whsec_…`, or two while one takes the other's place. */
+  webhookSecrets?: readonly string[];
+  /** Whether they may lead into private networks. */
+  webhookPrivate?: boolean;
   /** How the runs of a graph are treated when something goes wrong, by graph id, where that isn't the default. */
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
   logLevel?: LogLevel;

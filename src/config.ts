@@ -36,6 +36,8 @@ export type Config = Readonly<{
   followupShortestMs: number;
   followupHorizonDays: number;
   followupDepth: number;
+  webhookSecrets: readonly string[];
+  webhookPrivate: boolean;
   adoptFrom: string | null;
   adoptGraph: string | null;
   logLevel: LogLevel;
@@ -227,6 +229,22 @@ const SETTINGS = {
     default: String(FOLLOWUP_LIMITS.depth),
     schema: whole(1, 1_000),
   },
+  PERDURE_WEBHOOK_SECRET: {
+    field: "webhookSecrets",
+    about:
+      "What completion webhooks are signed with: whsec_ and 24 to 64 bytes in base64; two, separated by a space, while one takes the other's place. Without it they aren't signed.",
+    default: null,
+    schema: z
+      .string()
+      .nullable()
+      .transform((text) => text?.split(" ").filter((part) => part !== "") ?? []),
+  },
+  PERDURE_WEBHOOK_PRIVATE: {
+    field: "webhookPrivate",
+    about: "Whether completion webhooks may lead into private networks: only where nobody you don't trust makes runs.",
+    default: "off",
+    schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
   PERDURE_IDENTITY_HEADERS: {
     field: "identityHeaders",
     about:
@@ -293,6 +311,26 @@ export function readConfigWith(project: Env): Config {
 /** Sets variables that the environment doesn't have yet, for graphs and SDKs that read them. */
 export function addToEnvironment(values: Readonly<Record<string, string>>): void {
   for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
+}
+
+const VARIABLE = /\$\{\{\s*env\.(\w+)\s*\}\}/g;
+
+/**
+ * Texts with `${{ env.NAME }}` filled in, from the environment or else the project's own. Throws `config_invalid` for one that isn't set, or
+ * whose name doesn't begin as those that may be sent out do.
+ */
+export function filledIn(
+  texts: Readonly<Record<string, string>>,
+  { env, prefix, at }: Readonly<{ env: Env; prefix: string; at: string }>,
+): Readonly<Record<string, string>> {
+  const valueOf = (key: string, name: string): string => {
+    const value = process.env[name] ?? env[name];
+    if (name.startsWith(prefix) && value !== undefined) return value;
+    const why = name.startsWith(prefix) ? "isn't set" : `must begin with ${prefix}`;
+    throw new EngineError("config_invalid", `${at}.${key}: the variable ${name} ${why}`);
+  };
+  const fill = (key: string, text: string) => text.replace(VARIABLE, (_, name: string) => valueOf(key, name));
+  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, fill(key, text)]));
 }
 
 /** The environment for a child process: ours, with some variables set. */

@@ -5,7 +5,7 @@ import { readDevFile } from "./cli/dev/data-dir.js";
 import type { Open, Print } from "./cli/open.js";
 import { terminal } from "./cli/output.js";
 import type { ComposedEngine, EngineSettings, Parts } from "./compose.js";
-import { addToEnvironment, type Config, readConfigWith } from "./config.js";
+import { addToEnvironment, type Config, filledIn, readConfigWith } from "./config.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
 import type { Source } from "./engine/adopt/source.js";
@@ -39,9 +39,12 @@ function settingsWith(project: Project | null): Settings {
 }
 
 /** What an engine is told of the project. */
-export function engineSettings(config: Config, { settings }: Project, databaseUrl: string): EngineSettings {
+export function engineSettings(config: Config, project: Project, databaseUrl: string): EngineSettings {
+  const { settings, webhooks, env } = project;
   const { retention, approvals, policyOf, maxRunningPerTenant } = settings;
-  return { ...config, databaseUrl, retention, approvals, policyOf, maxRunningPerTenant };
+  const headers = filledIn(webhooks.rules.headers, { env, prefix: webhooks.prefix, at: "webhooks.headers" });
+  const webhookRules = { ...webhooks.rules, headers };
+  return { ...config, databaseUrl, retention, approvals, policyOf, maxRunningPerTenant, webhookRules };
 }
 
 /** Graph files run user code; what loads them is loaded when it is needed. */

@@ -50,6 +50,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     caller: asked.caller,
     graph: null,
     createdBy: "api",
+    webhook: body.webhook ?? null,
   };
 }
 

@@ -34,7 +34,7 @@ export const DELIVERY_STATUSES = [
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
 /** What a message is for. */
-export type DeliverySource = "reply" | "question" | "followup" | "outreach" | "doorbell" | "notice";
+export type DeliverySource = "reply" | "question" | "followup" | "outreach" | "doorbell" | "notice" | "webhook";
 
 /** What became of one try to send. `code` is a word for programs, never a text of the channel. */
 export type SendResult =

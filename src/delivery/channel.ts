@@ -52,6 +52,8 @@ export type ChannelAdapter = Readonly<{
     timeoutMs: number;
     /** Messages of one account a second; null: as many as there are. */
     perSecond: number | null;
+    /** From one try that didn't get through to the next; after the last of them it is left to a person. Left out: over about two hours. */
+    pausesMs?: readonly number[];
   }>;
   /** What makes an address the same one again. */
   addressKey(address: Address): string;

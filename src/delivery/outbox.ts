@@ -178,6 +178,18 @@ export async function recoverDeliveries(sql: Sql, unsureAfterMs: number): Promis
   return rows[0]?.n ?? 0;
 }
 
+/** Whether somebody is still to be told of what runs of the thread came to. */
+export async function hasToTell(sql: Sql, of: Readonly<{ tenantId: TenantId; threadId: ThreadId }>): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `select 1
+    from deliveries
+    where tenant_id = $1 and thread_id = $2 and source_kind = 'webhook' and status in ('pending', 'sending', 'unknown')
+    limit 1`,
+    [of.tenantId, of.threadId],
+  );
+  return rowCount > 0;
+}
+
 /** Nothing arrives at an address: what else is to go there waits until the person writes. */
 export async function parkPending(sql: Sql, at: ConversationKey, code: string): Promise<void> {
   await sql.query(

@@ -24,6 +24,8 @@ import { startOutreach } from "./start-outreach.js";
 const MAX_REFUSALS = 12;
 const BACKOFF_BASE_MS = 2_000;
 const BACKOFF_CAP_MS = 30 * 60_000;
+/** Of a channel's own pauses, so that what failed together doesn't come together again. */
+const JITTER = 0.1;
 /** What can be found out is looked for after this. */
 export const LOOK_AFTER_MS = 5_000;
 const NO_ADAPTER_MS = 60_000;
@@ -121,7 +123,7 @@ async function write(
   { address }: Started,
   result: SendResult,
 ): Promise<void> {
-  const outcome = outcomeOf(deps, result, delivery, adapter.spacingMs(address));
+  const outcome = outcomeOf(deps, result, delivery, { spacingMs: adapter.spacingMs(address), ...adapter.defaults });
   switch (result.kind) {
     case "account_down":
       await settled(deps, options, delivery, outcome);
@@ -145,8 +147,18 @@ async function write(
   }
 }
 
-function outcomeOf(deps: Deps, result: SendResult, { refusals }: ClaimedDelivery, spacingMs: number): DeliveryOutcome {
-  const backoff = backoffMs(refusals + 1, deps.random(), BACKOFF_BASE_MS, BACKOFF_CAP_MS);
+function outcomeOf(
+  deps: Deps,
+  result: SendResult,
+  { refusals }: ClaimedDelivery,
+  { spacingMs, pausesMs }: Readonly<{ spacingMs: number; pausesMs?: readonly number[] }>,
+): DeliveryOutcome {
+  const isLast = refusals >= (pausesMs?.length ?? MAX_REFUSALS - 1);
+  const pause = pausesMs?.[refusals];
+  const backoff =
+    pause === undefined
+      ? backoffMs(refusals + 1, deps.random(), BACKOFF_BASE_MS, BACKOFF_CAP_MS)
+      : pause * (1 + JITTER * deps.random());
   switch (result.kind) {
     case "sent":
       return result.messageId === null
@@ -154,14 +166,14 @@ function outcomeOf(deps: Deps, result: SendResult, { refusals }: ClaimedDelivery
         : { ...NOTHING, how: "sent", messageId: result.messageId, spacingMs };
     case "not_sent": {
       const { code, spends } = result;
-      if (spends && refusals + 1 >= MAX_REFUSALS) return { ...NOTHING, how: "failed", code };
+      if (spends && isLast) return { ...NOTHING, how: "failed", code };
       return { ...NOTHING, how: "later", code, afterMs: result.afterMs ?? backoff, counts: spends };
     }
     case "refused":
       return { ...NOTHING, how: "failed", code: result.code, spacingMs };
     case "unknown": {
       // Where it is sent again all the same, not at once, and not for ever.
-      if (refusals + 1 >= MAX_REFUSALS) return { ...NOTHING, how: "failed", code: result.code };
+      if (isLast) return { ...NOTHING, how: "failed", code: result.code };
       return { ...NOTHING, how: "unknown", code: result.code, afterMs: Math.max(backoff, LOOK_AFTER_MS), spacingMs };
     }
     case "account_down":

@@ -34,6 +34,8 @@ export type Engine = Readonly<{
   outreach: OutreachLimits;
   /** What may be promised for later. */
   followups: FollowupLimits;
+  /** Why a completion webhook may not go there; undefined: it may. */
+  webhookRefusal(url: string): string | undefined;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

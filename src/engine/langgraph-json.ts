@@ -11,6 +11,7 @@ import { type ApprovalDefaults, defaultsOf, projectApprovals } from "./approval-
 import type { PolicyOf } from "../core/policy.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
 import { duration, maxRunning, policiesOf, POLICY_SHAPE } from "./policy-json.js";
+import { type ProjectWebhooks, webhooksOf, webhooksShape } from "./webhook-json.js";
 
 /** Where a graph is: `file` is absolute. */
 export type GraphSource = Readonly<{ id: string; file: string; exportName: string; description: string | null }>;
@@ -46,6 +47,7 @@ export type Project = Readonly<{
   storeTtl: StoreTtl | null;
   /** True when requests are to be authenticated by the user's own code, which this version can't do. */
   wantsAuth: boolean;
+  webhooks: ProjectWebhooks;
   settings: ProjectSettings;
   warnings: readonly string[];
 }>;
@@ -98,6 +100,7 @@ const SCHEMA = z.object({
   auth: z.object({ path: z.string().optional(), disable_studio_auth: z.boolean().optional() }).nullish(),
   http: z.record(z.string(), z.unknown()).nullish(),
   ui: z.record(z.string(), z.string()).nullish(),
+  webhooks: webhooksShape.nullish(),
   perdure: z
     .object({
       concurrency: z.int().min(1).max(10_000).optional(),
@@ -127,7 +130,7 @@ const BUILD_KEYS = [
   "ui_config",
   "_INTERNAL_docker_tag",
 ];
-const UNSERVED_KEYS = ["checkpointer", "encryption", "webhooks"];
+const UNSERVED_KEYS = ["checkpointer", "encryption"];
 const KNOWN_KEYS = [...Object.keys(SCHEMA.shape), ...BUILD_KEYS, ...UNSERVED_KEYS];
 
 /** By the place they stand in. */
@@ -166,6 +169,7 @@ export async function readProject(file: string): Promise<Project> {
         }
       : null,
     wantsAuth: raw.auth?.path !== undefined,
+    webhooks: webhooksOf(raw.webhooks),
     settings: {
       concurrency: raw.perdure.concurrency,
       maxRunningPerTenant: raw.perdure.maxRunningPerTenant ?? null,

@@ -1,8 +1,8 @@
 // A run as the wire shows it.
 import { isBodyLost, isEngineError } from "../core/errors.js";
-import { decodeRequest } from "../engine/commands/request.js";
-import type { Engine } from "../engine/engine.js";
-import { loadRunContent } from "../engine/run-content.js";
+import { decodeRequest } from "./commands/request.js";
+import type { Engine } from "./engine.js";
+import { loadRunContent } from "./run-content.js";
 import { endedBy } from "../core/run.js";
 import type { RunRow } from "../runs/runs.js";
 

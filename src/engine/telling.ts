@@ -1,4 +1,4 @@
-// What a follow-up's work has come to, from its thread's state, and as rows for the outbox.
+// What follow-ups and runs have come to, from their threads' states, and as rows for the outbox.
 import { getThread } from "../runs/threads.js";
 import type { ThreadId } from "../core/ids.js";
 import type { TellEngine } from "./commands/tell-followup.js";
@@ -6,6 +6,7 @@ import type { Engine } from "./engine.js";
 import { derivedId } from "./followup-runs.js";
 import { answerIn } from "./outgoing.js";
 import { openConversation, postIn, sourceOfFollowup } from "./post.js";
+import { runEnd } from "./run-end.js";
 import { openGraph, readSaver } from "./state.js";
 
 export function tellingOf(engine: Engine): TellEngine {
@@ -14,6 +15,8 @@ export function tellingOf(engine: Engine): TellEngine {
     deps,
     outreach,
     assistant,
+    accounts,
+    endOf: (run) => runEnd(engine, run),
     async answerOf({ tenantId, followupId }) {
       const threadId = derivedId<ThreadId>(followupId, "thread");
       const thread = await getThread(deps.db, { tenantId, threadId });

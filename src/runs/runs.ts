@@ -44,6 +44,8 @@ export type RunRow = Readonly<{
   /** Of which follow-up it is, and whether it does the work or tells of it. */
   followupId: FollowupId | null;
   followupPart: "work" | "tell" | null;
+  /** Told when it is over; null: nobody is. */
+  webhook: string | null;
   metadata: Readonly<Record<string, unknown>>;
   errorCode: string | null;
   errorType: string | null;
@@ -65,7 +67,7 @@ export const RUN_COLUMNS = `
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
   multitask_strategy as "multitaskStrategy",
   agent_version as "agentVersion", pin, conversation_id as "conversationId",
-  followup_id as "followupId", followup_part as "followupPart", metadata, error_code as "errorCode",
+  followup_id as "followupId", followup_part as "followupPart", webhook, metadata, error_code as "errorCode",
   error_type as "errorType",
   error_preview as "errorPreview", cancel_reason as "cancelReason", result_checkpoint_id as "resultCheckpointId",
   created_at as "createdAt", updated_at as "updatedAt", started_at as "startedAt", finished_at as "finishedAt"`;
@@ -187,6 +189,8 @@ export type NewRun = Readonly<{
   /** Of which follow-up it is, and whether it does the work or tells of it. */
   followupId: FollowupId | null;
   followupPart: "work" | "tell" | null;
+  /** Told when it is over. */
+  webhook: string | null;
 }>;
 
 /** Inserts a pending run; returns it as stored. */
@@ -195,13 +199,13 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
       multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays,
-      conversation_id, followup_id, followup_part)
+      conversation_id, followup_id, followup_part, webhook)
     select $1, $2::uuid, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7::boolean, $8,
       $9::jsonb, $10::bytea,
       clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
       clock_timestamp() + $13::float8 * interval '1 ms',
       case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin,
-      p.stays, $15::uuid, $16::uuid, $17::text
+      p.stays, $15::uuid, $16::uuid, $17::text, $18::text
     from run_pin($1, $4, $3, $14) p
     returning ${RUN_COLUMNS}`,
     [
@@ -222,6 +226,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       run.conversationId,
       run.followupId,
       run.followupPart,
+      run.webhook,
     ],
   );
   return rows[0] as RunRow;

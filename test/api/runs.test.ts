@@ -472,7 +472,7 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
       /metadata: must not be longer/,
     ],
     ["endless assistant", { assistant_id: "x".repeat(300) }, 422, /^assistant_id: .{1,80}$/],
-    ["webhook", { assistant_id: "agent", webhook: "https://example.org" }, 422, /webhook/],
+    ["webhook", { assistant_id: "agent", webhook: "http://localhost/" }, 422, /webhook/],
     ["feedback keys", { assistant_id: "agent", feedback_keys: ["a"] }, 422, /feedback_keys/],
     ["durability exit", { assistant_id: "agent", durability: "exit" }, 422, /durability/],
     ["no checkpoints", { assistant_id: "agent", checkpoint_during: false }, 422, /checkpoint_during/],

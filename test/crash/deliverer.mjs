@@ -44,5 +44,9 @@ const deliverer = createDeliverer(deps, {
 });
 process.on("SIGTERM", () => void deliverer.stop().then(() => process.exit(0)));
 if (process.env.STANDBY === undefined) deliverer.start();
-else process.once("SIGUSR2", () => deliverer.start());
+else {
+  process.once("SIGUSR2", () => deliverer.start());
+  // Nothing else keeps it alive until then.
+  setInterval(() => undefined, 60_000);
+}
 console.log("ready");

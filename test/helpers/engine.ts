@@ -62,6 +62,8 @@ export type EngineOptions = Readonly<{
   identityHeaders?: boolean;
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
   maxRunningPerTenant?: number;
+  webhookSecrets?: readonly string[];
+  webhookPrivate?: boolean;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -88,6 +90,8 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     identityHeaders: options.identityHeaders ?? false,
     policyOf: policiesFrom(options.policies ?? {}),
     maxRunningPerTenant: options.maxRunningPerTenant ?? null,
+    webhookSecrets: options.webhookSecrets ?? [],
+    webhookPrivate: options.webhookPrivate ?? false,
     logLevel,
   };
   try {

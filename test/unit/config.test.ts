@@ -34,6 +34,8 @@ describe("the configuration from the environment", () => {
       shortestRecurrenceMs: 900_000,
       outreachPerDay: 3,
       outreachRunning: 5,
+      webhookSecrets: [],
+      webhookPrivate: false,
       adoptFrom: null,
       adoptGraph: null,
       logLevel: "info",

@@ -13,7 +13,7 @@ import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { integer, one, pathId, readBody, readQuery } from "../request.js";
-import { runShape } from "../run-shape.js";
+import { runShape } from "../../engine/run-shape.js";
 import { absent, text, uuid } from "../schemas/parts.js";
 
 const approvalList = z.object({

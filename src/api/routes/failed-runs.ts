@@ -10,7 +10,7 @@ import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { flag, integer, pathId, readBody, readQuery } from "../request.js";
-import { runShape } from "../run-shape.js";
+import { runShape } from "../../engine/run-shape.js";
 import { absent, text } from "../schemas/parts.js";
 
 const runList = z.object({

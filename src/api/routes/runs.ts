@@ -21,7 +21,7 @@ import { markReplayed, onceOf } from "../idempotency.js";
 import { json, select } from "../reply.js";
 import { pathId, readBody, readQuery } from "../request.js";
 import { runInput } from "../run-input.js";
-import { runShape } from "../run-shape.js";
+import { runShape } from "../../engine/run-shape.js";
 import {
   ownSettingsOf,
   type RunCreate,
@@ -150,6 +150,8 @@ async function create(
       "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
     );
   }
+  const refusal = body.webhook === undefined ? undefined : engine.webhookRefusal(body.webhook);
+  if (refusal !== undefined) throw new EngineError("bad_request", `webhook: ${refusal}`);
   const { run, again } = await makeRun(engine, c, { threadId, body, waits: how === "wait" });
   if (again) markReplayed(c);
   const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;

@@ -99,7 +99,8 @@ const shared = {
   strict_resume: absent(
     z.boolean().refine((value) => value, "false is not supported: an answer to a closed question is always refused"),
   ),
-  webhook: notServed,
+  /** Told when the run is over; where it may lead is the installation's to say. */
+  webhook: absent(text.min(1)),
   feedback_keys: feedbackKeys,
   langsmith_tracer: notServed,
   ttl: notServed,

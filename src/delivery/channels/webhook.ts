@@ -7,7 +7,8 @@ import { publicPost } from "./public-request.js";
 import { retryAfterMs, unanswered } from "./request.js";
 import { hmacSha256 } from "./signature.js";
 
-const SECRET = /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/;
+/** Of Standard Webhooks: 24 to 64 bytes in base64. */
+export const SECRET = /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/;
 
 const address = z.object({ url: z.url({ protocol: /^https?$/ }) }) as unknown as z.ZodType<Address>;
 const credentials = z.object({
@@ -22,48 +23,77 @@ const settings = z.looseObject({
   allow_private_addresses: z.boolean().optional(),
 });
 
+const [SECOND_MS, MINUTE_MS, HOUR_MS] = [1_000, 60_000, 3_600_000];
+/** As Standard Webhooks recommends: over three days. */
+export const PAUSES_MS: readonly number[] = [
+  ...[5 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS],
+  ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR_MS),
+];
+
 export const webhook: ChannelAdapter = {
   kind: "webhook",
   credentials,
   settings,
   address,
-  defaults: { onUnknown: "resend", timeoutMs: 20_000, perSecond: null },
+  defaults: { onUnknown: "resend", timeoutMs: 20_000, perSecond: null, pausesMs: PAUSES_MS },
   addressKey: ({ url }) => String(url),
   spacingMs: () => 0,
   render: (outgoing: Outgoing): Rendered[] => [{ kind: "event", payload: { type: "message", data: outgoing } }],
   send,
 };
 
-async function send({ payload }: Rendered, context: SendContext): Promise<SendResult> {
-  const timestamp = Math.floor(Date.now() / 1_000);
-  const body = JSON.stringify({ ...payload, timestamp: new Date(timestamp * 1_000).toISOString() });
-  const answer = await publicPost(new URL(String(context.address["url"])), {
+function send({ payload }: Rendered, context: SendContext): Promise<SendResult> {
+  const now = new Date();
+  return sendSigned(context, {
+    body: { ...payload, timestamp: now.toISOString() },
+    now,
+    secrets: (context.account.credentials["signing_secret"] ?? "").split(" "),
+    headers: {},
+    allowPrivate: context.account.settings["allow_private_addresses"] === true,
+  });
+}
+
+/** One try to tell a receiver; without secrets it isn't signed. */
+export async function sendSigned(
+  { address, deliveryId, signal }: SendContext,
+  told: Readonly<{
+    body: Readonly<Record<string, unknown>>;
+    now: Date;
+    secrets: readonly string[];
+    headers: Readonly<Record<string, string>>;
+    allowPrivate: boolean;
+  }>,
+): Promise<SendResult> {
+  const timestamp = Math.floor(told.now.getTime() / 1_000);
+  const body = JSON.stringify(told.body);
+  const signature = signatures(told.secrets, `${deliveryId}.${timestamp}.${body}`);
+  const answer = await publicPost(new URL(String(address["url"])), {
     headers: {
+      ...told.headers,
       "content-type": "application/json",
-      "webhook-id": context.deliveryId,
+      "webhook-id": deliveryId,
       "webhook-timestamp": String(timestamp),
-      "webhook-signature": signatures(context, timestamp, body),
+      ...(signature !== "" && { "webhook-signature": signature }),
     },
     body,
-    signal: context.signal,
-    allowPrivate: context.account.settings["allow_private_addresses"] === true,
+    signal,
+    allowPrivate: told.allowPrivate,
   });
   if (answer.kind !== "answer") {
     const isForbidden = answer.code === "private_address";
     return isForbidden ? { kind: "refused", code: answer.code, unreachable: true } : unanswered(answer);
   }
   const { status, headers } = answer;
-  if (status >= 200 && status < 300) return { kind: "sent", messageId: context.deliveryId };
+  if (status >= 200 && status < 300) return { kind: "sent", messageId: deliveryId };
   // Whoever says so wants no more of them.
   if (status === 410) return { kind: "refused", code: "gone", unreachable: true };
   const afterMs = retryAfterMs(headers, Date.now());
   return { kind: "not_sent", code: `http_${status}`, afterMs, spends: status !== 429 };
 }
 
-function signatures({ account, deliveryId }: SendContext, timestamp: number, body: string): string {
-  const secrets = (account.credentials["signing_secret"] ?? "").split(" ");
+function signatures(secrets: readonly string[], signed: string): string {
   return secrets
     .map((secret) => Buffer.from(secret.slice("whsec_".length), "base64"))
-    .map((key) => `v1,${hmacSha256(key, `${deliveryId}.${timestamp}.${body}`).toString("base64")}`)
+    .map((key) => `v1,${hmacSha256(key, signed).toString("base64")}`)
     .join(" ");
 }

@@ -23,10 +23,10 @@ export function createAcceptor(deps: Deps, slots: Slots): AcceptRun {
   return async (input) => (isPlain(input) ? await accept(plainRun(deps, input)) : undefined) ?? createRun(deps, input);
 }
 
-/** Neither an answer nor delayed, nor waiting for more: all it needs is a free thread. */
+/** Neither an answer nor delayed, nor waiting for more, nor with somebody to be told: all it needs is a free thread. */
 function isPlain(input: CreateRunInput): boolean {
-  const { request, afterSeconds, conversationId } = input;
-  if (conversationId !== null) return false;
+  const { request, afterSeconds, conversationId, webhook = null } = input;
+  if (conversationId !== null || webhook !== null) return false;
   if ((request.command?.resume ?? null) !== null || (afterSeconds !== null && afterSeconds > 0)) return false;
   return mergeWindowOf(input) === 0;
 }

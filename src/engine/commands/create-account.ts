@@ -5,6 +5,7 @@ import { EngineError } from "../../core/errors.js";
 import type { ChannelAccountId, TenantId } from "../../core/ids.js";
 import { type AccountKey, type AccountRow, getAccount, insertAccount, updateAccount } from "../../delivery/accounts.js";
 import type { ChannelAdapter } from "../../delivery/channel.js";
+import { RUN_WEBHOOK } from "../../delivery/channels/run-webhook.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
 import { adapterOf, type Accounts, noAccount } from "../channel-accounts.js";
 import { parsed } from "../parsed.js";
@@ -26,6 +27,7 @@ export async function createAccount(
   const { tenantId, kind, name, once } = create;
   const before = once === null ? undefined : await accountMadeBefore(deps, once);
   if (before !== undefined) return { account: before, again: true };
+  if (kind === RUN_WEBHOOK || name === RUN_WEBHOOK) throw ownAccount();
   const adapter = knownAdapter(accounts, kind);
   const given = checked(adapter, withSecret(create));
   const key = { tenantId, channelAccountId: deps.ids.next<ChannelAccountId>() };
@@ -89,6 +91,13 @@ function knownAdapter(accounts: Accounts, kind: string): ChannelAdapter {
   } catch (error) {
     throw new EngineError("bad_request", (error as Error).message);
   }
+}
+
+function ownAccount(): EngineError {
+  return new EngineError(
+    "bad_request",
+    `kind, name: "${RUN_WEBHOOK}" is for completion webhooks, which need no account; give "webhook"`,
+  );
 }
 
 async function accountMadeBefore(deps: Deps, once: Once): Promise<AccountRow | undefined> {

@@ -48,11 +48,20 @@ export type CreateRunInput = Readonly<{
   graph: Readonly<{ nodes: object; version: string }> | null;
   /** Who asks, for the record of decisions, where the caller isn't known. */
   createdBy: string;
+  /** A URL that is told when it is over. */
+  webhook?: string | null;
 }>;
 
 export type AcceptedInput = Pick<
   CreateRunInput,
-  "tenantId" | "assistant" | "metadata" | "multitaskStrategy" | "afterSeconds" | "priority" | "conversationId"
+  | "tenantId"
+  | "assistant"
+  | "metadata"
+  | "multitaskStrategy"
+  | "afterSeconds"
+  | "priority"
+  | "conversationId"
+  | "webhook"
 > &
   Readonly<{
     /** Of which follow-up it is. */
@@ -309,6 +318,7 @@ export async function insertAccepted(
     conversationId: input.conversationId,
     followupId: input.followup?.followupId ?? null,
     followupPart: input.followup?.part ?? null,
+    webhook: input.webhook ?? null,
   });
   if (run.availableAt !== null) {
     await setTimer(sql, {

@@ -52,6 +52,7 @@ export async function decideApproval(
     afterSeconds: null,
     priority: asking.priority,
     conversationId: null,
+    webhook: asking.run.webhook,
     mergeWindowMs: 0,
     caller: decision.caller,
     graph: await decision.shapeOf(asking),

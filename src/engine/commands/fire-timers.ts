@@ -7,6 +7,7 @@ import { backoffMs } from "../../core/retry.js";
 import { supersedes } from "../../core/run.js";
 import { takeTurn } from "../../runs/breakers.js";
 import { appendEvent } from "../../runs/events.js";
+import { hasToTell } from "../../delivery/outbox.js";
 import { getRun, makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
 import { lockThreadIfFree, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";
@@ -17,6 +18,7 @@ import { QUESTION_TIMERS, statusLeft } from "./questions.js";
 import { fireFollowup } from "./fire-followup.js";
 import { fireSchedule } from "./fire-schedule.js";
 import { fireTell, type TellEngine } from "./tell-followup.js";
+import { fireRunWebhook } from "./tell-run-end.js";
 import { wakeSleeper } from "./wake-sleeper.js";
 
 /** The kinds that become their effect inside one transaction; the others belong to the mover and the pruner. */
@@ -30,9 +32,10 @@ export const FIRED_KINDS = [
   "schedule.fire",
   "outreach",
   "outreach.work",
+  "run.webhook",
   ...QUESTION_TIMERS,
 ] as const;
-const NEEDS_TELLING = /^(followup|outreach)/;
+const NEEDS_TELLING = /^(followup|outreach|run\.webhook)/;
 const BATCH = 100;
 /** Each is one person's, and takes no time but the database's. */
 const PERSONAL: ReadonlySet<string> = new Set(["followup", "outreach"]);
@@ -41,6 +44,7 @@ const MOST_UNDER_WAY = 20;
 /** A pause that has just ended isn't looked at again at once. */
 const MIN_WAIT_MS = 1_000;
 const RETRY_MS = 5_000;
+const UNTIL_TOLD_MS = 60_000;
 const MAX_RETRY_MS = 5 * 60_000;
 
 /** One round over what is due by database time, all of it waited for. Returns how many fired. */
@@ -58,7 +62,7 @@ export type Firing = Readonly<{
 /**
  * Fires timers in their order: `atOnce` of those that concern one person each, all others one after the other. Nothing keeps the others from firing: what somebody else holds is passed
  * over and stays due, and what takes longer than `patienceMs`, as when the object store is slow, goes on beside the next.
- * Without `telling` what follow-ups have come to is left to other processes.
+ * Without `telling` what follow-ups and runs have come to is left to other processes.
  */
 export function createFiring(deps: Deps, patienceMs: number, telling: TellEngine | null = null, atOnce = 1): Firing {
   const underWay = new Map<string, Readonly<{ kind: string; fired: Promise<Fired> }>>();
@@ -153,6 +157,8 @@ async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Pr
       return telling === null ? false : fireFollowup(telling, timer);
     case "followup.tell":
       return telling === null ? false : fireTell(telling, timer);
+    case "run.webhook":
+      return telling === null ? false : fireRunWebhook(telling, timer);
     case "move":
     case "repack":
     case "prune":
@@ -211,6 +217,10 @@ async function comesAfterAnswer(sql: Sql, key: ThreadKey & Readonly<{ runId: Run
 
 async function fireDelete(deps: Deps, timer: TimerRow): Promise<boolean> {
   const threadId = timer.refId as ThreadId;
+  if (await hasToTell(deps.db, { tenantId: timer.tenantId, threadId })) {
+    await postponeTimer(deps.db, { ...timer, afterMs: UNTIL_TOLD_MS, error: "waits for its webhooks" });
+    return false;
+  }
   await deleteThread(deps, { tenantId: timer.tenantId, threadId });
   await finishTimer(deps.db, timer);
   return true;

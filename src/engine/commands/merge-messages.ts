@@ -17,9 +17,12 @@ const MAX_REQUESTS = 100;
 /** How long the run of this request waits for more messages; 0: not at all, since its graph has no window or it is something else than a message. */
 export function mergeWindowOf(input: CreateRunInput): number {
   const delayed = input.afterSeconds !== null && input.afterSeconds > 0;
-  if (input.mergeWindowMs === 0 || input.threadId === null || delayed) return 0;
+  if (input.mergeWindowMs === 0 || input.threadId === null || delayed || wantsItself(input)) return 0;
   return messagesOf(input.request) === null ? 0 : input.mergeWindowMs;
 }
+
+/** Who is told of its end is told of this run, and not of what others asked with it. */
+const wantsItself = ({ webhook }: CreateRunInput): boolean => (webhook ?? null) !== null;
 
 /** The run that has taken the request's messages in; undefined when it needs one of its own. The thread must be locked. */
 export async function joinWaitingRun(

@@ -91,6 +91,7 @@ async function goOn(
     ...({ multitaskStrategy: "enqueue", ifNotExists: "reject", onCompletion: "keep", afterSeconds: null } as const),
     priority,
     conversationId: run.conversationId,
+    webhook: run.webhook,
     mergeWindowMs: 0,
     ...{ caller: ENGINE, createdBy: "deadline", graph: null },
   };

@@ -42,6 +42,7 @@ export async function retryRun(deps: Deps, retry: Resolve & Readonly<{ once: Onc
       afterSeconds: null,
       metadata: run.metadata,
       conversationId: run.conversationId,
+      webhook: run.webhook,
       followup: followupOf(run),
     } as const;
     return insertAccepted(deps, sql, {

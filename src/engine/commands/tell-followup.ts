@@ -17,6 +17,7 @@ import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers
 import { derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
 import type { OutreachLimits } from "../outreach-limits.js";
 import { cancelRun } from "./cancel-run.js";
+import type { EndTeller } from "./tell-run-end.js";
 import { insertAccepted } from "./create-run.js";
 
 /** In the caller's transaction, which has locked the thread. */
@@ -76,8 +77,7 @@ export async function fireTell(engine: TellEngine, timer: TimerRow): Promise<boo
 }
 
 /** What telling needs of the engine. */
-export type TellEngine = Readonly<{
-  deps: Deps;
+export type TellEngine = EndTeller & Readonly<{
   /** What the work of a follow-up came to; undefined: it said nothing. */
   answerOf(followup: FollowupRow): Promise<Outgoing | undefined>;
   postOf(sql: Sql, followup: FollowupRow, outgoing: Outgoing): Promise<readonly Posted[]>;
