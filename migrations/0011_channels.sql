@@ -72,6 +72,8 @@ create table inbound_events (
   external_id text collate "C" not null,
   kind text not null,
   run_id uuid,
+  -- Of a message: its place among those of its conversation, by the channel's own count or clock.
+  place bigint,
   received_at timestamptz not null default clock_timestamp(),
   primary key (tenant_id, channel_account_id, external_id)
 );
@@ -96,7 +98,7 @@ create table deliveries (
   -- JSON as the adapter rendered it. It is content.
   payload bytea not null,
   payload_sha256 bytea not null check (length(payload_sha256) = 32),
-  on_unknown text not null check (on_unknown in ('hold', 'resend', 'reconcile')),
+  on_unknown text not null check (on_unknown in ('hold', 'resend', 'reconcile', 'reserve_edit')),
   status text not null default 'pending' check (status in (
     'pending', 'sending', 'sent', 'delivered', 'read', 'unknown', 'failed', 'parked', 'suppressed', 'expired')),
   -- The one of its conversation that may be sent.
@@ -110,6 +112,8 @@ create table deliveries (
   lease_until timestamptz,
   current_token uuid,
   unknown_since timestamptz,
+  -- The message on the channel whose place it takes, where it is sent in two steps.
+  reserved_message_id text,
   provider_message_id text,
   error_code text,
   -- A receipt told of an attempt that was given up: the person may have it twice.

@@ -66,7 +66,8 @@ $log$;
 create function claim_deliveries(slots int, worker text, lease_ms float8)
 returns table (
   o_tenant_id text, o_delivery_id uuid, o_channel_account_id uuid, o_conversation_id uuid, o_thread_id uuid, o_run_id uuid,
-  o_token uuid, o_kind text, o_payload bytea, o_attempts int, o_refusals int, o_source_kind text, o_part int)
+  o_token uuid, o_kind text, o_payload bytea, o_attempts int, o_refusals int, o_source_kind text, o_part int, o_on_unknown text,
+  o_reserved_message_id text)
 language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $claim$
 #variable_conflict use_column
 begin
@@ -144,7 +145,7 @@ begin
     where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id and x.per_second is not null
   )
   select c.tenant_id, c.delivery_id, c.channel_account_id, c.conversation_id, c.thread_id, c.run_id, c.current_token, c.kind,
-    c.payload, c.attempts, c.refusals, c.source_kind, c.part
+    c.payload, c.attempts, c.refusals, c.source_kind, c.part, c.on_unknown, c.reserved_message_id
   from claimed c;
 end
 $claim$;
@@ -194,8 +195,8 @@ begin
   select * into d from deliveries where tenant_id = tenant and delivery_id = delivery for no key update;
   if not found then return false; end if;
   if d.current_token is distinct from tok then
-    -- Given up and sent again since: the person may have it twice.
-    if how = 'sent' then
+    -- Given up and sent again since: the person may have it twice, but where it was put in the same place twice.
+    if how = 'sent' and d.on_unknown <> 'reserve_edit' then
       update deliveries set duplicate = true where tenant_id = tenant and delivery_id = delivery;
     end if;
     return false;
@@ -203,14 +204,15 @@ begin
   -- A receipt was faster.
   if d.status not in ('sending', 'unknown') then return true; end if;
   -- Taken without an id: that is no reason to send it again.
-  if how = 'unknown' and d.on_unknown = 'resend' and code is distinct from 'unconfirmed' then
+  if how = 'unknown' and d.on_unknown in ('resend', 'reserve_edit') and code is distinct from 'unconfirmed' then
     how := 'later';
     counts := true;
   end if;
   update deliveries
   set lease_until = null, error_code = code, updated_at = clock_timestamp(),
     provider_message_id = coalesce(message_id, provider_message_id),
-    attempts = attempts + (how in ('sent', 'unknown') or (how = 'later' and counts and d.on_unknown = 'resend'))::int,
+    reserved_message_id = case when code is distinct from 'place_gone' then reserved_message_id end,
+    attempts = attempts + (how in ('sent', 'unknown') or (how = 'later' and counts and d.on_unknown in ('resend', 'reserve_edit')))::int,
     refusals = case when how = 'later' and counts then refusals + 1 when how = 'later' then refusals else 0 end,
     status = case how when 'later' then 'pending' else how end,
     -- What will be found out keeps its place.
@@ -259,11 +261,11 @@ begin
     n := n + 1;
     update deliveries
     set lease_until = null, updated_at = clock_timestamp(),
-      status = case when left_at is null or on_unknown = 'resend' then 'pending' else 'unknown' end,
+      status = case when left_at is null or on_unknown in ('resend', 'reserve_edit') then 'pending' else 'unknown' end,
       head = left_at is null or on_unknown <> 'hold',
       attempts = attempts + (left_at is not null)::int,
       error_code = case when left_at is not null then 'worker_lost' end,
-      unknown_since = case when left_at is not null and on_unknown <> 'resend' then clock_timestamp() end,
+      unknown_since = case when left_at is not null and on_unknown not in ('resend', 'reserve_edit') then clock_timestamp() end,
       next_at = clock_timestamp() + case when left_at is not null and on_unknown = 'reconcile' then unsure_after_ms else 0 end
         * interval '1 ms'
     where tenant_id = lost.tenant_id and delivery_id = lost.delivery_id;

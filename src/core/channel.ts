@@ -14,9 +14,10 @@ export type Rendered = Readonly<{ kind: string; payload: Readonly<Record<string,
 
 /**
  * What happens with a message of which nobody knows whether it arrived: it is left to a person, sent again (so that it may arrive
- * twice), or the channel is asked first.
+ * twice), or the channel is asked first. `reserve_edit`: a place is taken for it with a short message, and it is put there by an edit,
+ * which may be repeated: what may arrive twice is the short message.
  */
-export const ON_UNKNOWN = ["hold", "resend", "reconcile"] as const;
+export const ON_UNKNOWN = ["hold", "resend", "reconcile", "reserve_edit"] as const;
 export type OnUnknown = (typeof ON_UNKNOWN)[number];
 
 export const DELIVERY_STATUSES = [
@@ -55,7 +56,16 @@ export type SendResult =
 
 /** What a webhook or a poll brings. `externalId` makes the second copy of it known. */
 export type InboundEvent =
-  | Readonly<{ kind: "message"; externalId: string; address: Address; person: Person; text: string; messageId: string }>
+  | Readonly<{
+      kind: "message";
+      externalId: string;
+      address: Address;
+      person: Person;
+      text: string;
+      messageId: string;
+      /** Among the messages of its conversation, by the channel's own count or clock: they may come in any order. */
+      place?: number;
+    }>
   /** A button was pressed; `id` is what we put there, or what somebody made up. */
   | Readonly<{
       kind: "press";

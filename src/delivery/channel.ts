@@ -62,6 +62,13 @@ export type ChannelAdapter = Readonly<{
   /** Gives it the channel's form, cut into as many messages as it takes; pure. */
   render(outgoing: Outgoing, address: Address): readonly Rendered[];
   send(message: Rendered, context: SendContext): Promise<SendResult>;
+  /** For `reserve_edit`: a short message that takes the place of one to come. The channel must name it. */
+  reserve?(context: SendContext): Promise<SendResult>;
+  /**
+   * Puts a message in the place that `reserve` has taken. The same again changes nothing and is `sent`; `not_sent` with the code
+   * `place_gone` takes another place.
+   */
+  edit?(message: Rendered, messageId: string, context: SendContext): Promise<SendResult>;
   /** What announces a message that is parked, where the account has something for that; its button is `DOORBELL`. */
   doorbell?(account: Account): Rendered | null;
   /** Looks whether a try arrived, where the channel can be asked; null: it doesn't know. */

@@ -74,6 +74,9 @@ export type ClaimedDelivery = Readonly<{
   refusals: number;
   sourceKind: DeliverySource;
   part: number;
+  onUnknown: OnUnknown;
+  /** Where it is to be put, once a place for it was taken. */
+  reservedMessageId: string | null;
 }>;
 
 export async function claimDeliveries(
@@ -83,7 +86,8 @@ export async function claimDeliveries(
   const { rows } = await sql.query<ClaimedDelivery>(
     `select o_tenant_id as "tenantId", o_delivery_id as "deliveryId", o_channel_account_id as "channelAccountId",
       o_conversation_id as "conversationId", o_thread_id as "threadId", o_run_id as "runId", o_token as token, o_kind as kind,
-      o_payload as payload, o_attempts as attempts, o_refusals as refusals, o_source_kind as "sourceKind", o_part as part
+      o_payload as payload, o_attempts as attempts, o_refusals as refusals, o_source_kind as "sourceKind", o_part as part,
+      o_on_unknown as "onUnknown", o_reserved_message_id as "reservedMessageId"
     from claim_deliveries($1, $2, $3)`,
     [claim.slots, claim.worker, claim.leaseMs],
     PREPARED,
@@ -105,6 +109,21 @@ export async function startDelivery(sql: Sql, { tenantId, deliveryId, token }: T
     PREPARED,
   );
   return rows[0];
+}
+
+/** A place was taken for it; from now on it is put there. False: it is not this process's any more. */
+export async function noteReserved(
+  sql: Sql,
+  { tenantId, deliveryId, token }: Try,
+  messageId: string,
+): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    `update deliveries
+    set reserved_message_id = $4
+    where tenant_id = $1 and delivery_id = $2 and current_token = $3 and status = 'sending'`,
+    [tenantId, deliveryId, token, messageId],
+  );
+  return rowCount === 1;
 }
 
 export type DeliveryOutcome = Readonly<{

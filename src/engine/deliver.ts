@@ -5,11 +5,12 @@ import type { Deps } from "../core/deps.js";
 import { isEngineError } from "../core/errors.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
 import { pauseAccount } from "../delivery/accounts.js";
-import type { ChannelAdapter } from "../delivery/channel.js";
+import type { ChannelAdapter, SendContext } from "../delivery/channel.js";
 import { moveConversation, setReachable } from "../delivery/conversations.js";
 import {
   type ClaimedDelivery,
   type DeliveryOutcome,
+  noteReserved,
   parkPending,
   settleDelivery,
   type Started,
@@ -39,7 +40,7 @@ export type DeliverOptions = Readonly<{
   at?: (point: DeliveryPoint, delivery: ClaimedDelivery) => Promise<void> | void;
 }>;
 
-export type DeliveryPoint = "claimed" | "marked" | "answered" | "settled";
+export type DeliveryPoint = "claimed" | "marked" | "placed" | "reserved" | "answered" | "settled";
 
 /** Never rejects: what goes wrong here leaves the message to its lease. */
 export async function deliver(deps: Deps, options: DeliverOptions, delivery: ClaimedDelivery): Promise<void> {
@@ -71,7 +72,12 @@ async function sendAndSettle(deps: Deps, options: DeliverOptions, delivery: Clai
   if (leftMs < 2 * timeoutMs) {
     return settled(deps, options, delivery, { ...NOTHING, how: "later", code: "lease_short" });
   }
-  const result = await send(adapter, delivery, started, account, timeoutMs);
+  const { token, deliveryId, refusals } = delivery;
+  const context = { account, ...started, token, deliveryId, refusals };
+  const result = isPlaced(adapter, delivery)
+    ? await sendPlaced(deps, options, adapter, delivery, context)
+    : await said(adapter, context, (to) => adapter.send(messageOf(delivery), to));
+  if (result === "lost") return;
   await options.at?.("answered", delivery);
   await write(deps, options, delivery, opened, started, result);
 }
@@ -93,23 +99,55 @@ async function openOrPutOff(
   }
 }
 
-async function send(
-  adapter: ChannelAdapter,
-  delivery: ClaimedDelivery,
-  started: Started,
-  account: OpenAccount["account"],
-  timeoutMs: number,
+/** What an adapter makes of one request; what it doesn't say in time, or says by throwing, nobody knows. */
+async function said(
+  { defaults }: ChannelAdapter,
+  context: Omit<SendContext, "signal">,
+  ask: (context: SendContext) => Promise<SendResult>,
 ): Promise<SendResult> {
-  const payload = JSON.parse(delivery.payload.toString("utf8")) as Record<string, unknown>;
-  const signal = AbortSignal.timeout(timeoutMs);
-  const { token, deliveryId, refusals, kind } = delivery;
-  const context = { account, ...started, token, deliveryId, refusals, signal };
   try {
-    return await adapter.send({ kind, payload }, context);
+    return await ask({ ...context, signal: AbortSignal.timeout(defaults.timeoutMs) });
   } catch {
     // An adapter that throws has said nothing about whether it left.
     return { kind: "unknown", code: "adapter_failed" };
   }
+}
+
+const messageOf = ({ kind, payload }: ClaimedDelivery): Rendered => ({
+  kind,
+  payload: JSON.parse(payload.toString("utf8")) as Rendered["payload"],
+});
+
+type Placing = ChannelAdapter & Required<Pick<ChannelAdapter, "reserve" | "edit">>;
+
+function isPlaced(adapter: ChannelAdapter, { onUnknown }: ClaimedDelivery): adapter is Placing {
+  return onUnknown === "reserve_edit" && adapter.reserve !== undefined && adapter.edit !== undefined;
+}
+
+/**
+ * In two steps: a place is taken for it, unless an earlier try has taken one, and written down before the message is put there. "lost": it
+ * is somebody else's, who takes a place of their own.
+ */
+async function sendPlaced(
+  deps: Deps,
+  options: DeliverOptions,
+  adapter: Placing,
+  delivery: ClaimedDelivery,
+  context: Omit<SendContext, "signal">,
+): Promise<SendResult | "lost"> {
+  let place = delivery.reservedMessageId;
+  if (place === null) {
+    const reserved = await said(adapter, context, (to) => adapter.reserve(to));
+    if (reserved.kind !== "sent") return reserved;
+    if (reserved.messageId === null) return { kind: "unknown", code: "place_unnamed" };
+    place = reserved.messageId;
+    await options.at?.("placed", delivery);
+    const taken = place;
+    if (!(await untilAnswered(deps, options, () => noteReserved(deps.db, delivery, taken)))) return "lost";
+    await options.at?.("reserved", delivery);
+  }
+  const at = place;
+  return said(adapter, context, (to) => adapter.edit(messageOf(delivery), at, to));
 }
 
 const NOTHING = { messageId: null, code: null, afterMs: 0, counts: false, spacingMs: 0 } as const;
@@ -194,32 +232,36 @@ type Besides =
   | Readonly<{ from: string; to: Parameters<typeof moveConversation>[2] }>
   | undefined;
 
-/** Until the database answered: an outage must not make a message that was sent one of which nobody knows. */
 async function settled(
   deps: Deps,
-  { over }: DeliverOptions,
+  options: DeliverOptions,
   delivery: ClaimedDelivery,
   outcome: DeliveryOutcome,
   besides?: Besides,
 ): Promise<void> {
+  const isLast = await untilAnswered(deps, options, () =>
+    deps.db.tx(async (sql) => {
+      // The conversation before its deliveries, as everywhere.
+      if (besides !== undefined && "to" in besides) {
+        await moveConversation(sql, { ...delivery, addressKey: besides.from }, besides.to);
+      }
+      if (besides !== undefined && "unreachable" in besides) await setReachable(sql, delivery, besides.unreachable);
+      if (outcome.how === "failed") await heedCode(deps, sql, delivery, outcome.code);
+      const done = await settleDelivery(sql, delivery, outcome);
+      if (besides !== undefined && "unreachable" in besides) await parkPending(sql, delivery, besides.unreachable);
+      if (done && besides !== undefined && "parked" in besides) await ring(deps, sql, delivery, besides.parked);
+      return done;
+    }),
+  );
+  if (!isLast) deps.log.warn({ delivery_id: delivery.deliveryId, how: outcome.how }, "a delivery was settled too late");
+  deps.notifier.notify("deliveries");
+}
+
+/** Until the database answered: an outage must not make a message that was sent one of which nobody knows. */
+async function untilAnswered<T>(deps: Deps, { over }: DeliverOptions, write: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
-      const isLast = await deps.db.tx(async (sql) => {
-        // The conversation before its deliveries, as everywhere.
-        if (besides !== undefined && "to" in besides) {
-          await moveConversation(sql, { ...delivery, addressKey: besides.from }, besides.to);
-        }
-        if (besides !== undefined && "unreachable" in besides) await setReachable(sql, delivery, besides.unreachable);
-        if (outcome.how === "failed") await heedCode(deps, sql, delivery, outcome.code);
-        const done = await settleDelivery(sql, delivery, outcome);
-        if (besides !== undefined && "unreachable" in besides) await parkPending(sql, delivery, besides.unreachable);
-        if (done && besides !== undefined && "parked" in besides) await ring(deps, sql, delivery, besides.parked);
-        return done;
-      });
-      if (!isLast)
-        deps.log.warn({ delivery_id: delivery.deliveryId, how: outcome.how }, "a delivery was settled too late");
-      deps.notifier.notify("deliveries");
-      return;
+      return await write();
     } catch (error) {
       if (!isTransientDbError(error) || over.aborted) throw error;
       await deps.clock.sleep(backoffMs(tries, deps.random(), 100, SETTLE_CAP_MS), over);

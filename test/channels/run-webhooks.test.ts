@@ -79,7 +79,10 @@ it("each end is told once, signed, with what it came to", async () => {
     const failed = await create("fail");
     const asked = await create("ask");
     const stopped = await create("hang");
-    await until("it hangs", async () => (await client.runs.get(stopped.thread_id, stopped.run_id)).status === "running");
+    await until(
+      "it hangs",
+      async () => (await client.runs.get(stopped.thread_id, stopped.run_id)).status === "running",
+    );
     await client.runs.cancel(stopped.thread_id, stopped.run_id);
     const later = await create("late", { after_seconds: 3_600 });
     await client.runs.cancel(later.thread_id, later.run_id);
@@ -114,7 +117,10 @@ it("each end is told once, signed, with what it came to", async () => {
     const decided = await post(`/v1/approvals/${open[0]?.approval_id}/decide`, { value: "yes" });
     const { run_id: answer } = (await decided.json()) as { run_id: string };
     await until("the answer's run is told", () => of(answer).length === 1);
-    expect(told({ run_id: answer })).toMatchObject({ status: "success", values: { messages: [{ content: "did ask" }] } });
+    expect(told({ run_id: answer })).toMatchObject({
+      status: "success",
+      values: { messages: [{ content: "did ask" }] },
+    });
   });
 });
 
@@ -189,13 +195,19 @@ it("a run without a thread is told of before its thread goes, and one receiver h
 });
 
 it("goes nowhere into one's own network, and only where the installation lets it", async () => {
-  const rules = { ...ANY_WEBHOOK, requireHttps: true, allowedDomains: ["*.example.com", "hook.test"], allowedPorts: [443] };
+  const rules = {
+    ...ANY_WEBHOOK,
+    requireHttps: true,
+    allowedDomains: ["*.example.com", "hook.test"],
+    allowedPorts: [443],
+  };
   const refused = [
     ...["/mine", "ftp://hook.test/", "nonsense", "http://hook.test/", "https://other.test/", "https://hook.test:8443/"],
     ...["https://example.com.evil.test/", `https://hook.test/${"a".repeat(5_000)}`],
   ];
   for (const url of refused) expect(whyNot(url, rules, false), url).toBeTypeOf("string");
-  for (const url of ["https://hook.test/x", "https://a.example.com/"]) expect(whyNot(url, rules, false)).toBeUndefined();
+  for (const url of ["https://hook.test/x", "https://a.example.com/"])
+    expect(whyNot(url, rules, false)).toBeUndefined();
   const inside = ["http://127.0.0.1/", "http://2130706433/", "http://[::1]/", "http://[::ffff:10.0.0.1]/"];
   for (const url of [...inside, "http://localhost:80/", "http://a.localhost/"]) {
     expect(whyNot(url, ANY_WEBHOOK, false), url).toMatch(/private network/);
@@ -203,7 +215,11 @@ it("goes nowhere into one's own network, and only where the installation lets it
   await withEngine({ graphs: { agent: graph }, workers: 0 }, async ({ app, deps }) => {
     for (const path of ["/runs", "/runs/stream", "/runs/wait"]) {
       const body = JSON.stringify({ assistant_id: "agent", input: {}, webhook: "http://127.0.0.1:1/" });
-      const response = await app.request(path, { method: "POST", headers: { "content-type": "application/json" }, body });
+      const response = await app.request(path, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body,
+      });
       expect([response.status, await response.text()]).toEqual([422, expect.stringMatching(/webhook: must not lead/)]);
     }
     expect((await deps.db.query("select 1 from runs")).rows).toEqual([]);

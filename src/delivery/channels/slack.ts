@@ -33,7 +33,9 @@ export const slack: ChannelAdapter = {
   addressKey: ({ channel, thread_ts: thread }) => (thread === undefined ? String(channel) : `${channel}/${thread}`),
   spacingMs: () => SECOND_MS,
   render,
-  send,
+  send: (message, context) => post(message, context, null),
+  reserve: (context) => post(PLACEHOLDER, context, null),
+  edit: (message, messageId, context) => post(message, context, messageId),
   findSent,
   receive,
 };
@@ -47,19 +49,21 @@ function render({ text, buttons = [] }: Outgoing): Rendered[] {
   );
 }
 
-async function send({ payload }: Rendered, context: SendContext): Promise<SendResult> {
+const PLACEHOLDER: Rendered = { kind: "text", payload: { text: "…" } };
+
+/** `place`: the message that becomes this one, `<channel>/<ts>`; null: it is a new one. */
+async function post({ payload }: Rendered, context: SendContext, place: string | null): Promise<SendResult> {
   const { text, buttons = [] } = payload as Readonly<{ text: string; buttons?: readonly Button[] }>;
   const { channel, thread_ts } = context.address;
   const actions = { type: "actions", elements: buttons.map(buttonOf) };
   const body = {
-    channel,
+    ...(place === null ? { channel, ...(thread_ts !== undefined && { thread_ts }) } : editedOf(place)),
     text,
-    ...(thread_ts !== undefined && { thread_ts }),
     ...(buttons.length > 0 && { blocks: [{ type: "section", text: { type: "mrkdwn", text } }, actions] }),
     metadata: { event_type: EVENT_TYPE, event_payload: { delivery_id: context.deliveryId, token: context.token } },
     ...{ unfurl_links: false, unfurl_media: false },
   };
-  const answer = await call(context.account, "chat.postMessage", body, context.signal);
+  const answer = await call(context.account, place === null ? "chat.postMessage" : "chat.update", body, context.signal);
   if (answer.kind !== "answer") return unanswered(answer);
   if (answer.status === 429) {
     const afterMs = retryAfterMs(answer.headers, Date.now()) ?? SECOND_MS;
@@ -68,7 +72,16 @@ async function send({ payload }: Rendered, context: SendContext): Promise<SendRe
   const said = asRecord(answer.text);
   if (said === undefined || typeof said["ok"] !== "boolean") return { kind: "unknown", code: `http_${answer.status}` };
   if (!said["ok"]) return refusalOf(String(said["error"]));
-  return { kind: "sent", messageId: typeof said["ts"] === "string" ? `${String(channel)}/${said["ts"]}` : null };
+  return {
+    kind: "sent",
+    messageId: typeof said["ts"] === "string" ? `${String(said["channel"] ?? channel)}/${said["ts"]}` : null,
+  };
+}
+
+/** An edit names the channel by the id that it was answered with. */
+function editedOf(place: string) {
+  const [channel = "", ts = ""] = place.split("/");
+  return { channel, ts };
 }
 
 const buttonOf = ({ id, label, style }: Button) => ({
@@ -81,6 +94,8 @@ const ACCOUNT =
 const GONE =
   /^(channel_not_found|not_in_channel|is_archived|user_not_found|user_disabled|cannot_dm_bot|restricted_action)$/;
 const PASSING = /^(ratelimited|service_unavailable|request_timeout|team_added_to_org)$/;
+/** Of an edit: what stood there can't become something else any more. */
+const PLACE_GONE = /^(message_not_found|cant_update_message|edit_window_closed)$/;
 const UNSURE = /^(fatal_error|internal_error)$/;
 
 function refusalOf(error: string): SendResult {
@@ -88,6 +103,7 @@ function refusalOf(error: string): SendResult {
   if (GONE.test(error)) return { kind: "refused", code: error, unreachable: true };
   if (PASSING.test(error)) return { kind: "not_sent", code: error, afterMs: null, spends: error !== "ratelimited" };
   // Slack says of these that the message may have been posted.
+  if (PLACE_GONE.test(error)) return { kind: "not_sent", code: "place_gone", afterMs: 0, spends: true };
   if (UNSURE.test(error)) return { kind: "unknown", code: error };
   return { kind: "refused", code: /^\w{1,60}$/.test(error) ? error : "refused", unreachable: false };
 }
@@ -158,7 +174,12 @@ function messagesOf(externalId: string, event: SlackEvent): InboundEvent[] {
   const isWritten = (type === "message" || type === "app_mention") && subtype === undefined && bot === undefined;
   if (!isWritten || externalId === "" || channel === undefined || user === undefined || text === undefined) return [];
   const at: Address = { channel, ...(thread !== undefined && { thread_ts: thread }) };
-  return [{ kind: "message", externalId, address: at, person: { id: user }, text, messageId: ts ?? externalId }];
+  // Seconds, with microseconds after the point.
+  const place = Number((ts ?? "").replace(".", "") || Number.NaN);
+  const order = Number.isSafeInteger(place) ? { place } : {};
+  return [
+    { kind: "message", externalId, address: at, person: { id: user }, text, messageId: ts ?? externalId, ...order },
+  ];
 }
 
 function pressesOf(said: Readonly<Record<string, unknown>>): InboundEvent[] {

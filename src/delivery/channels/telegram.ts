@@ -16,6 +16,7 @@ const POLL_SECONDS = 30;
 /** A refusal that passes, as has been seen. */
 const CONFIRM_AFTER_MS = 10 * 60_000;
 const SECOND_MS = 1_000;
+const PLACEHOLDER = "…";
 const UPDATES = ["message", "callback_query", "my_chat_member"];
 
 const address = z.object({
@@ -47,7 +48,9 @@ export const telegram: ChannelAdapter = {
     thread === undefined ? String(chatId) : `${chatId}/${thread}`,
   spacingMs: (to) => (isGroup(to) ? 3 * SECOND_MS : SECOND_MS),
   render,
-  send,
+  send: (message, context) => sendAs(message, context, null),
+  reserve,
+  edit: (message, messageId, context) => sendAs(message, context, messageId),
   receive,
   poll,
   announce,
@@ -69,21 +72,23 @@ function render({ text, buttons = [] }: Payload): Rendered[] {
   );
 }
 
-/** Rich, if the server takes that; else as HTML; else as it is. Each is tried only when the one before certainly wasn't sent. */
-async function send({ payload }: Rendered, context: SendContext): Promise<SendResult> {
+/**
+ * Rich, if the server takes that; else as HTML; else as it is. Each is tried only when the one before certainly wasn't sent.
+ * `place`: the message that becomes this one, by its id as we keep it; null: it is a new one.
+ */
+async function sendAs({ payload }: Rendered, context: SendContext, place: string | null): Promise<SendResult> {
   const { text, buttons = [] } = payload as unknown as Payload;
-  const { chat_id, message_thread_id } = context.address;
+  const [rich, plain] = place === null ? ["sendRichMessage", "sendMessage"] : ["editMessageText", "editMessageText"];
   const common = {
-    chat_id,
-    ...(message_thread_id !== undefined && { message_thread_id }),
+    ...(place === null ? placeOf(context) : editedOf(place)),
     ...(buttons.length > 0 && { reply_markup: { inline_keyboard: [buttons.map(buttonOf)] } }),
   };
   const forms: readonly (readonly [method: string, body: Record<string, unknown>])[] = [
     ...(context.account.settings["format"] === "html"
       ? []
-      : [["sendRichMessage", { ...common, rich_message: { markdown: text } }] as const]),
-    ["sendMessage", { ...common, text: formed(text, TELEGRAM_HTML), parse_mode: "HTML" }],
-    ["sendMessage", { ...common, text }],
+      : [[rich, { ...common, rich_message: { markdown: text } }] as const]),
+    [plain, { ...common, text: formed(text, TELEGRAM_HTML), parse_mode: "HTML" }],
+    [plain, { ...common, text }],
   ];
   let result: SendResult | "unfit" = "unfit";
   for (const [method, body] of forms) {
@@ -91,6 +96,23 @@ async function send({ payload }: Rendered, context: SendContext): Promise<SendRe
     if (result !== "unfit") return result;
   }
   return { kind: "refused", code: "cant_parse", unreachable: false };
+}
+
+const placeOf = ({ address: { chat_id, message_thread_id } }: SendContext) => ({
+  chat_id,
+  ...(message_thread_id !== undefined && { message_thread_id }),
+});
+
+/** The ids that we keep are `<chat>/<message>`. */
+function editedOf(place: string) {
+  const [chatId = "", messageId] = place.split("/");
+  return { chat_id: /^-?\d+$/.test(chatId) ? Number(chatId) : chatId, message_id: Number(messageId) };
+}
+
+/** People are notified by this one, and not by what it becomes. */
+async function reserve(context: SendContext): Promise<SendResult> {
+  const result = await sendOne(context, "sendMessage", { ...placeOf(context), text: PLACEHOLDER });
+  return result === "unfit" ? { kind: "refused", code: "bad_request", unreachable: false } : result;
 }
 
 const buttonOf = ({ id, label, style }: Button) => ({
@@ -111,11 +133,13 @@ async function sendOne(
   // A page of a proxy: what stands behind it may have taken the message all the same.
   if (said === undefined || typeof said["ok"] !== "boolean") return { kind: "unknown", code: `http_${answer.status}` };
   if (said["ok"]) {
-    const { message_id: id } = (said["result"] ?? {}) as { message_id?: unknown };
+    const { message_id: id = body["message_id"] } = (said["result"] ?? {}) as { message_id?: unknown };
     return { kind: "sent", messageId: typeof id === "number" ? `${String(body["chat_id"])}/${id}` : null };
   }
-  return refusalOf(said, method, context);
+  return refusalOf(said, body, context);
 }
+
+const isRich = (body: Readonly<Record<string, unknown>>): boolean => "rich_message" in body;
 
 type Refusal = Readonly<{
   error_code?: number;
@@ -126,7 +150,7 @@ type Refusal = Readonly<{
 /** By code, then by description, and with the careful reading where neither is known: both may change, the documentation says. */
 function refusalOf(
   { error_code: status = 0, description = "", parameters = {} }: Refusal,
-  method: string,
+  body: Readonly<Record<string, unknown>>,
   context: SendContext,
 ): SendResult | "unfit" {
   const says = (pattern: RegExp): boolean => pattern.test(description);
@@ -140,7 +164,7 @@ function refusalOf(
   }
   if (status === 401) return { kind: "account_down", code: "unauthorized" };
   if (status === 404) {
-    return method === "sendRichMessage" ? "unfit" : { kind: "account_down", code: "not_found" };
+    return isRich(body) ? "unfit" : { kind: "account_down", code: "not_found" };
   }
   if (status === 403) {
     if (says(/can't send messages to the user/i) && context.refusals === 0) {
@@ -149,13 +173,18 @@ function refusalOf(
     return refused(says(/blocked/i) ? "blocked" : "forbidden", true);
   }
   if (status === 400) {
+    if (says(/message is not modified/i))
+      return { kind: "sent", messageId: `${String(body["chat_id"])}/${String(body["message_id"])}` };
+    if (says(/message to edit not found|message can't be edited|message_id_invalid/i)) {
+      return { kind: "not_sent", code: "place_gone", afterMs: 0, spends: true };
+    }
     if (says(/can't parse|unsupported|method not found|can't find end|byte offset/i)) return "unfit";
     if (says(/message thread not found|topic_closed/i)) return refused("topic_closed", true);
     if (says(/chat not found|peer_id_invalid|deactivated|not enough rights|upgraded to a supergroup/i)) {
       return refused("chat_not_found", true);
     }
     if (says(/too long/i)) return refused("too_long", false);
-    return method === "sendRichMessage" ? "unfit" : refused("bad_request", false);
+    return isRich(body) ? "unfit" : refused("bad_request", false);
   }
   if (status >= 400 && status < 500) return refused(`http_${status}`, false);
   return { kind: "unknown", code: `http_${status}` };
@@ -235,7 +264,8 @@ function messageEvents(externalId: string, message: Message): InboundEvent[] {
   const text = message.text ?? message.caption;
   if (from === undefined || text === undefined) return [];
   const messageId = String(message.message_id);
-  return [{ kind: "message", externalId, address: addressOf(message), person: personOf(from), text, messageId }];
+  const place = message.message_id;
+  return [{ kind: "message", externalId, address: addressOf(message), person: personOf(from), text, messageId, place }];
 }
 
 /** In a forum a topic is a conversation of its own; elsewhere the number only says what is replied to. */

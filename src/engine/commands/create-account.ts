@@ -79,6 +79,12 @@ function withSecret({ credentials, settings }: Given): Given {
 }
 
 function checked(adapter: ChannelAdapter, { credentials, settings }: Given): Given {
+  if (settings["on_unknown"] === "reserve_edit" && adapter.edit === undefined) {
+    throw new EngineError(
+      "bad_request",
+      `settings.on_unknown: messages of ${adapter.kind} can't be edited; give "hold" or "resend"`,
+    );
+  }
   return {
     credentials: parsed(adapter.credentials, credentials, "credentials"),
     settings: parsed(adapter.settings, settings, "settings"),
