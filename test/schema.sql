@@ -253,6 +253,7 @@ table deliveries with (fillfactor=85)
   lease_until timestamp with time zone
   current_token uuid
   unknown_since timestamp with time zone
+  reserved_message_id text
   provider_message_id text
   error_code text
   duplicate boolean not null default false
@@ -261,11 +262,11 @@ table deliveries with (fillfactor=85)
   settled_at timestamp with time zone
   constraint deliveries_head CHECK (((NOT head) OR (status = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text]))))
   constraint deliveries_leased CHECK (((status = 'sending'::text) = (lease_until IS NOT NULL)))
-  constraint deliveries_on_unknown_check CHECK ((on_unknown = ANY (ARRAY['hold'::text, 'resend'::text, 'reconcile'::text])))
+  constraint deliveries_on_unknown_check CHECK ((on_unknown = ANY (ARRAY['hold'::text, 'resend'::text, 'reconcile'::text, 'reserve_edit'::text])))
   constraint deliveries_payload_sha256_check CHECK ((length(payload_sha256) = 32))
   constraint deliveries_pkey PRIMARY KEY (tenant_id, delivery_id)
   constraint deliveries_source UNIQUE (tenant_id, source_kind, source_id, part)
-  constraint deliveries_source_kind_check CHECK ((source_kind = ANY (ARRAY['reply'::text, 'question'::text, 'followup'::text, 'outreach'::text, 'doorbell'::text, 'notice'::text])))
+  constraint deliveries_source_kind_check CHECK ((source_kind = ANY (ARRAY['reply'::text, 'question'::text, 'followup'::text, 'outreach'::text, 'doorbell'::text, 'notice'::text, 'webhook'::text])))
   constraint deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'unknown'::text, 'failed'::text, 'parked'::text, 'suppressed'::text, 'expired'::text])))
   constraint deliveries_tenant_id_conversation_id_fkey FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations(tenant_id, conversation_id) ON DELETE CASCADE
   CREATE INDEX deliveries_message ON perdure.deliveries USING btree (tenant_id, channel_account_id, provider_message_id) WHERE (provider_message_id IS NOT NULL)
@@ -420,6 +421,7 @@ table inbound_events
   external_id text collate "C" not null
   kind text not null
   run_id uuid
+  place bigint
   received_at timestamp with time zone not null default clock_timestamp()
   constraint inbound_events_pkey PRIMARY KEY (tenant_id, channel_account_id, external_id)
   CREATE INDEX inbound_events_received ON perdure.inbound_events USING btree (received_at)
@@ -550,6 +552,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   conversation_id uuid
   followup_id uuid
   followup_part text
+  webhook text
   constraint runs_error_preview_check CHECK ((length(error_preview) <= 200))
   constraint runs_finished_when_done CHECK (((status = ANY (ARRAY['pending'::text, 'running'::text])) = (finished_at IS NULL)))
   constraint runs_followup_part_check CHECK ((followup_part = ANY (ARRAY['work'::text, 'tell'::text])))
@@ -575,6 +578,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   CREATE UNIQUE INDEX runs_one_running ON perdure.runs USING btree (tenant_id, thread_id) WHERE (status = 'running'::text)
   CREATE TRIGGER followup_run_ended AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN (((new.followup_id IS NOT NULL) AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION followup_run_ended()
   CREATE TRIGGER followup_run_gone AFTER DELETE ON perdure.runs FOR EACH ROW WHEN (((old.followup_id IS NOT NULL) AND (old.status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text])))) EXECUTE FUNCTION followup_run_ended()
+  CREATE TRIGGER run_webhook_due AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN (((new.webhook IS NOT NULL) AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION run_webhook_due()
 
 table schedule_firings
   tenant_id text collate "C" not null
@@ -736,7 +740,7 @@ sequence delivery_seq
 sequence run_seq
 
 CREATE OR REPLACE FUNCTION perdure.claim_deliveries(slots integer, worker text, lease_ms double precision)
- RETURNS TABLE(o_tenant_id text, o_delivery_id uuid, o_channel_account_id uuid, o_conversation_id uuid, o_thread_id uuid, o_run_id uuid, o_token uuid, o_kind text, o_payload bytea, o_attempts integer, o_refusals integer, o_source_kind text, o_part integer)
+ RETURNS TABLE(o_tenant_id text, o_delivery_id uuid, o_channel_account_id uuid, o_conversation_id uuid, o_thread_id uuid, o_run_id uuid, o_token uuid, o_kind text, o_payload bytea, o_attempts integer, o_refusals integer, o_source_kind text, o_part integer, o_on_unknown text, o_reserved_message_id text)
  LANGUAGE plpgsql
  SET plan_cache_mode TO 'force_generic_plan'
  SET jit TO 'off'
@@ -817,7 +821,7 @@ begin
     where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id and x.per_second is not null
   )
   select c.tenant_id, c.delivery_id, c.channel_account_id, c.conversation_id, c.thread_id, c.run_id, c.current_token, c.kind,
-    c.payload, c.attempts, c.refusals, c.source_kind, c.part
+    c.payload, c.attempts, c.refusals, c.source_kind, c.part, c.on_unknown, c.reserved_message_id
   from claimed c;
 end
 $function$
@@ -1400,11 +1404,11 @@ begin
     n := n + 1;
     update deliveries
     set lease_until = null, updated_at = clock_timestamp(),
-      status = case when left_at is null or on_unknown = 'resend' then 'pending' else 'unknown' end,
+      status = case when left_at is null or on_unknown in ('resend', 'reserve_edit') then 'pending' else 'unknown' end,
       head = left_at is null or on_unknown <> 'hold',
       attempts = attempts + (left_at is not null)::int,
       error_code = case when left_at is not null then 'worker_lost' end,
-      unknown_since = case when left_at is not null and on_unknown <> 'resend' then clock_timestamp() end,
+      unknown_since = case when left_at is not null and on_unknown not in ('resend', 'reserve_edit') then clock_timestamp() end,
       next_at = clock_timestamp() + case when left_at is not null and on_unknown = 'reconcile' then unsure_after_ms else 0 end
         * interval '1 ms'
     where tenant_id = lost.tenant_id and delivery_id = lost.delivery_id;
@@ -1460,6 +1464,19 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.run_webhook_due()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  values (new.tenant_id, gen_random_uuid(), 'run.webhook', new.run_id, clock_timestamp())
+  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  return null;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.settle_delivery(tenant text, delivery uuid, tok uuid, how text, message_id text, code text, after_ms double precision, counts boolean, spacing_ms double precision)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -1477,8 +1494,8 @@ begin
   select * into d from deliveries where tenant_id = tenant and delivery_id = delivery for no key update;
   if not found then return false; end if;
   if d.current_token is distinct from tok then
-    -- Given up and sent again since: the person may have it twice.
-    if how = 'sent' then
+    -- Given up and sent again since: the person may have it twice, but where it was put in the same place twice.
+    if how = 'sent' and d.on_unknown <> 'reserve_edit' then
       update deliveries set duplicate = true where tenant_id = tenant and delivery_id = delivery;
     end if;
     return false;
@@ -1486,14 +1503,15 @@ begin
   -- A receipt was faster.
   if d.status not in ('sending', 'unknown') then return true; end if;
   -- Taken without an id: that is no reason to send it again.
-  if how = 'unknown' and d.on_unknown = 'resend' and code is distinct from 'unconfirmed' then
+  if how = 'unknown' and d.on_unknown in ('resend', 'reserve_edit') and code is distinct from 'unconfirmed' then
     how := 'later';
     counts := true;
   end if;
   update deliveries
   set lease_until = null, error_code = code, updated_at = clock_timestamp(),
     provider_message_id = coalesce(message_id, provider_message_id),
-    attempts = attempts + (how in ('sent', 'unknown') or (how = 'later' and counts and d.on_unknown = 'resend'))::int,
+    reserved_message_id = case when code is distinct from 'place_gone' then reserved_message_id end,
+    attempts = attempts + (how in ('sent', 'unknown') or (how = 'later' and counts and d.on_unknown in ('resend', 'reserve_edit')))::int,
     refusals = case when how = 'later' and counts then refusals + 1 when how = 'later' then refusals else 0 end,
     status = case how when 'later' then 'pending' else how end,
     -- What will be found out keeps its place.

@@ -7,13 +7,13 @@ export type InboundKey = Readonly<{ tenantId: TenantId; channelAccountId: Channe
 /** False when it is known. */
 export async function noteReceived(
   sql: Sql,
-  event: InboundKey & Readonly<{ kind: string; runId: RunId | null }>,
+  event: InboundKey & Readonly<{ kind: string; runId: RunId | null; place?: number }>,
 ): Promise<boolean> {
   const { rowCount } = await sql.query(
-    `insert into inbound_events (tenant_id, channel_account_id, external_id, kind, run_id)
-    values ($1, $2, $3, $4, $5)
+    `insert into inbound_events (tenant_id, channel_account_id, external_id, kind, run_id, place)
+    values ($1, $2, $3, $4, $5, $6)
     on conflict do nothing`,
-    [event.tenantId, event.channelAccountId, event.externalId, event.kind, event.runId],
+    [event.tenantId, event.channelAccountId, event.externalId, event.kind, event.runId, event.place ?? null],
   );
   return rowCount === 1;
 }
@@ -24,6 +24,20 @@ export async function noteRun(sql: Sql, event: InboundKey, runId: RunId): Promis
     "update inbound_events set run_id = $4 where tenant_id = $1 and channel_account_id = $2 and external_id = $3",
     [event.tenantId, event.channelAccountId, event.externalId, runId],
   );
+}
+
+/** The places of messages among those of their conversation, by their external ids; of those that have one. */
+export async function placesOf(
+  sql: Sql,
+  of: Omit<InboundKey, "externalId"> & Readonly<{ externalIds: readonly string[] }>,
+): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await sql.query<{ externalId: string; place: number }>(
+    `select external_id as "externalId", place::float8 as place
+    from inbound_events
+    where tenant_id = $1 and channel_account_id = $2 and external_id = any($3::text[]) and place is not null`,
+    [of.tenantId, of.channelAccountId, of.externalIds],
+  );
+  return new Map(rows.map(({ externalId, place }) => [externalId, place]));
 }
 
 /** Forgets what came longer ago than any channel sends it again. */

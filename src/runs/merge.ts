@@ -1,6 +1,6 @@
 // A run that waits for more messages: which one it is on a thread, and what is added to it.
 import type { Sql } from "../core/deps.js";
-import type { TenantId, ThreadId } from "../core/ids.js";
+import type { ConversationId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { Priority } from "../core/run.js";
 import { RUN_COLUMNS, type RunKey, type RunRow } from "./runs.js";
 
@@ -47,4 +47,38 @@ export async function mergeIntoRun(
     [run.tenantId, run.runId, run.request, run.priority],
   );
   return rows[0];
+}
+
+export type WaitingRequest = Readonly<{ runId: RunId; request: Buffer }>;
+
+/**
+ * What the runs of a conversation are asked that no worker has looked at yet, in their order; locked, so that none does. The thread must be
+ * locked. Those that answer a question aren't among them.
+ */
+export async function lockWaitingRequests(
+  sql: Sql,
+  key: Readonly<{ tenantId: TenantId; threadId: ThreadId; conversationId: ConversationId }>,
+): Promise<WaitingRequest[]> {
+  const { rows } = await sql.query<WaitingRequest & { seq: string }>(
+    `with locked as materialized (
+      select run_id, request, seq
+      from runs
+      where tenant_id = $1 and thread_id = $2 and status = 'pending' and attempt = 0 and kind = 'run' and not resumes
+        and conversation_id = $3 and followup_id is null and request is not null
+      order by run_id
+      for no key update
+    )
+    select run_id as "runId", request from locked order by seq`,
+    [key.tenantId, key.threadId, key.conversationId],
+  );
+  return rows;
+}
+
+/** Of a locked waiting run. */
+export async function replaceRequest(sql: Sql, { tenantId, runId }: RunKey, request: Buffer): Promise<void> {
+  await sql.query("update runs set request = $3, updated_at = clock_timestamp() where tenant_id = $1 and run_id = $2", [
+    tenantId,
+    runId,
+    request,
+  ]);
 }

@@ -188,6 +188,8 @@ type InboundMessage = Readonly<{
   id?: string;
   from?: string;
   from_user_id?: string;
+  /** Seconds, as text. */
+  timestamp?: string;
   type?: string;
   text?: Readonly<{ body?: string }>;
   button?: Readonly<{ payload?: string; text?: string }>;
@@ -251,5 +253,8 @@ function inboundOf(message: InboundMessage, contacts: readonly Contact[]): Inbou
     return [{ kind: "press", externalId, address: at, person, id: press, reference: externalId }];
   }
   const text = message.text?.body;
-  return text === undefined ? [] : [{ kind: "message", externalId, address: at, person, text, messageId: externalId }];
+  if (text === undefined) return [];
+  const place = Number(message.timestamp ?? Number.NaN);
+  const order = Number.isSafeInteger(place) ? { place } : {};
+  return [{ kind: "message", externalId, address: at, person, text, messageId: externalId, ...order }];
 }

@@ -24,6 +24,7 @@ import { ring } from "../ring.js";
 import { heedCode, heedWords } from "../said-no.js";
 import type { Engine } from "../engine.js";
 import { afterCreation, createRunIn, type CreateRunInput } from "./create-run.js";
+import { messageIdOf, orderMessages } from "./order-messages.js";
 import { addressRef, callerOf } from "./inbound-of.js";
 import { receivePress } from "./receive-press.js";
 
@@ -109,7 +110,7 @@ async function askedOf(engine: Engine, { row }: OpenAccount, event: Of<"message"
     throw new EngineError("config_invalid", `channel account "${row.name}": there is no assistant "${idOrGraphId}"`);
   }
   const policy = engine.policyOf(assistant.graphId);
-  const message = { type: "human", id: `${row.kind}:${row.channelAccountId}:${event.externalId}`, content: event.text };
+  const message = { type: "human", id: messageIdOf(row, event.externalId), content: event.text };
   return {
     tenantId: row.tenantId,
     assistant: { ...assistant, context: assistant.context ?? {} },
@@ -142,7 +143,7 @@ async function acceptMessage(
   const { deps } = engine;
   const { row } = opened;
   const key = { ...row, externalId: event.externalId };
-  if (!(await noteReceived(sql, { ...key, kind: event.kind, runId: null }))) return "known";
+  if (!(await noteReceived(sql, { ...key, ...event, runId: null }))) return "known";
   const at = addressRef(opened, event.address);
   const known = await findConversation(sql, at);
   const place = {
@@ -163,6 +164,7 @@ async function acceptMessage(
   await dropFollowups(sql, { ...row, ...place });
   await heedWords(deps, sql, { ...row, ...place }, event.text);
   await noteRun(sql, key, created.run.runId);
+  await orderMessages(sql, { ...row, ...place });
   return created;
 }
 

@@ -77,13 +77,14 @@ export async function fireTell(engine: TellEngine, timer: TimerRow): Promise<boo
 }
 
 /** What telling needs of the engine. */
-export type TellEngine = EndTeller & Readonly<{
-  /** What the work of a follow-up came to; undefined: it said nothing. */
-  answerOf(followup: FollowupRow): Promise<Outgoing | undefined>;
-  postOf(sql: Sql, followup: FollowupRow, outgoing: Outgoing): Promise<readonly Posted[]>;
-  outreach: OutreachLimits;
-  assistant: GetAssistant;
-}>;
+export type TellEngine = EndTeller &
+  Readonly<{
+    /** What the work of a follow-up came to; undefined: it said nothing. */
+    answerOf(followup: FollowupRow): Promise<Outgoing | undefined>;
+    postOf(sql: Sql, followup: FollowupRow, outgoing: Outgoing): Promise<readonly Posted[]>;
+    outreach: OutreachLimits;
+    assistant: GetAssistant;
+  }>;
 
 /** Its run has begun, and isn't wanted any more. */
 async function stopWork(deps: Deps, followup: FollowupRow, timer: TimerRow): Promise<boolean> {
