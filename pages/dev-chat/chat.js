@@ -97,7 +97,10 @@ function drawRoom(room) {
   when(`bubbles-${kind}`, room.bubbles, () => {
     const list = card.querySelector(".bubbles");
     const bubbles = room.bubbles.map((each) => bubbleOf(kind, each));
-    const empty = element("li", { className: "empty", text: room.writes ? "Say hello." : "Mails arrive here." });
+    const empty = element("li", {
+      className: "empty",
+      text: room.writes ? "Say hello." : "Answers arrive here, some seconds later.",
+    });
     list.replaceChildren(...(bubbles.length > 0 ? bubbles : [empty]));
     list.scrollTop = list.scrollHeight;
   });
@@ -113,7 +116,7 @@ function newRoom({ kind, title, person, writes, troubles }) {
   const say = card.querySelector(".say");
   const { text } = say.elements;
   text.setAttribute("aria-label", `Message over ${title}`);
-  say.hidden = !writes;
+  if (!writes) text.placeholder = "Ask; the answer is mailed";
   say.onsubmit = (event) => {
     event.preventDefault();
     if (text.value.trim() === "") return;

@@ -50,11 +50,16 @@ test("one talks over each channel, and what comes next goes wrong as it is told 
     await talk(chat);
     const unknown = async () => (await chat.state()).deliveries.filter(({ status }) => status === "unknown");
     await until("nobody knows what became of one", async () => (await unknown()).length === 1);
-    await expect(chat.act({ do: "say", kind: "email", text: "hello" })).rejects.toThrow("nobody writes in Mail");
+    await expect(chat.act({ do: "say", kind: "pigeon", text: "hello" })).rejects.toThrow('no channel "pigeon"');
     await expect(chat.act({ do: "advance", by: "1h" })).rejects.toThrow("--movable-clock");
   };
+  // Nobody can write there: it is asked for, and mailed.
+  const mailing = async (chat: Chat): Promise<void> => {
+    await chat.act({ do: "say", kind: "email", text: "hello" });
+    await until("it is put off", async () => (await chat.state()).followups.length === 1);
+  };
   // The second finds the accounts of the first, as after a new start.
-  await withChats(breaking, talk);
+  await withChats(breaking, talk, mailing);
 });
 
 test("nobody but this machine's browser is answered, on its own page", async () => {

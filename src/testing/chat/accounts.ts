@@ -9,6 +9,8 @@ type Account = Readonly<{
   paused_code: string | null;
 }>;
 
+type Conversation = Readonly<{ conversation_id: string; thread_id: string }>;
+
 export type Api = Readonly<{
   ask<T>(method: string, path: string, body?: unknown): Promise<T>;
 }>;
@@ -61,6 +63,18 @@ export async function pausedRooms(api: Api, rooms: readonly Room[]): Promise<Rea
   return new Map(
     rooms.flatMap((room) => (byName.has(nameOf(room)) ? [[room.kind, byName.get(nameOf(room)) ?? ""]] : [])),
   );
+}
+
+/** Has the agent asked, by a follow-up, and its answer sent to an address where nobody can write. */
+export async function askFor(api: Api, room: Room, asked: Readonly<{ to: object; text: string }>): Promise<void> {
+  const [account] = await accountsOf(api, [room]);
+  if (account === undefined) throw new Error(`${room.title} has no account yet`);
+  const put = { channel_account_id: account.channel_account_id, address: asked.to };
+  const { conversation_id, thread_id } = await api.ask<Conversation>("PUT", "/v1/conversations", put);
+  await api.ask("POST", `/v1/threads/${thread_id}/followups`, {
+    ...{ about: asked.text.slice(0, 80), instruction: asked.text.slice(0, 2_000) },
+    ...{ mode: "work", when: { in: "PT5S" }, conversation_id },
+  });
 }
 
 export async function resumeRoom(api: Api, room: Room): Promise<void> {

@@ -1,5 +1,5 @@
 // The development chat: what its page shows, and what can be done there.
-import { type Api, connectRoom, hasAccounts, pausedRooms, resumeRoom } from "./accounts.js";
+import { type Api, askFor, connectRoom, hasAccounts, pausedRooms, resumeRoom } from "./accounts.js";
 import { type Bubble, openRooms, type Room, Transcript } from "./rooms.js";
 
 /** The database's clock, where it may be moved. */
@@ -22,6 +22,7 @@ export type ChatState = Readonly<{
     kind: string;
     title: string;
     person: string;
+    /** Whether what is written is read there; else it is asked elsewhere, and only the answer comes. */
     writes: boolean;
     troubles: readonly string[];
     paused: string | null;
@@ -44,6 +45,7 @@ export type Action =
   | Readonly<{ do: "resolve"; delivery: string; as: "again" | "sent" }>;
 
 const SHOWN = 40;
+const MAILBOX = { to: "ada@example.com" };
 
 export type Chat = Readonly<{
   state(): Promise<ChatState>;
@@ -74,6 +76,10 @@ export async function openChat(api: Api, clock: ChatClock): Promise<Chat> {
     if (room === undefined) throw new Error(`there is no channel "${kind}" here`);
     return room;
   };
+  const say = async (room: Room, text: string): Promise<void> => {
+    transcripts.get(room.kind)?.note(text);
+    await (room.says?.(text) ?? askFor(api, room, { to: MAILBOX, text }));
+  };
   if (await hasAccounts(api, rooms)) await connected();
 
   return {
@@ -101,7 +107,7 @@ export async function openChat(api: Api, clock: ChatClock): Promise<Chat> {
       await connected();
       switch (action.do) {
         case "say":
-          return transcripts.get(roomOf(action.kind).kind)?.says(action.text);
+          return say(roomOf(action.kind), action.text);
         case "press":
           return void (await roomOf(action.kind).presses?.(action.label));
         case "trouble":

@@ -7,7 +7,7 @@ import { startWhatsApp, type WhatsAppStandIn } from "../channels/whatsapp.js";
 
 type Arrived = Readonly<{ text: string; buttons: readonly string[]; id: string | null }>;
 
-/** How a stand-in is talked to; a channel that only sends has nobody who writes. */
+/** How a stand-in is talked to. */
 export type Room = Readonly<{
   kind: string;
   title: string;
@@ -16,6 +16,7 @@ export type Room = Readonly<{
   standIn: StandIn;
   settings: Readonly<Record<string, unknown>>;
   arrived(): readonly Arrived[];
+  /** Null: the channel only sends, so that its answers have to be asked for elsewhere. */
   says: ((text: string) => Promise<unknown>) | null;
   presses: ((label: string) => Promise<unknown>) | null;
 }>;
@@ -64,10 +65,10 @@ const slackRoom = (slack: SlackStandIn): Room => ({
 });
 
 const mailRoom = (mail: SmtpStandIn): Room => ({
-  ...{ kind: "email", title: "Mail", person: "any mailbox; nothing is read from there", standIn: mail, settings: {} },
+  ...{ kind: "email", title: "Mail", person: "ada@example.com, who can only read", standIn: mail, settings: {} },
   arrived: () =>
-    mail.mails().map(({ to, headers, text }) => ({
-      ...{ text: `To: ${to}\n${headers["subject"] ?? ""}\n\n${text}`, buttons: [], id: headers["message-id"] ?? null },
+    mail.mails().map(({ headers, text }) => ({
+      ...{ text: `${headers["subject"] ?? ""}\n\n${text}`, buttons: [], id: headers["message-id"] ?? null },
     })),
   says: null,
   presses: null,
@@ -81,12 +82,10 @@ export class Transcript {
 
   constructor(private readonly room: Room) {}
 
-  /** Before what arrived later. */
-  async says(text: string): Promise<void> {
-    if (this.room.says === null) throw new Error(`nobody writes in ${this.room.title}`);
+  /** Before what arrives later. */
+  note(text: string): void {
     this.lookAgain();
     this.lines.push(text);
-    await this.room.says(text);
   }
 
   bubbles(): readonly Bubble[] {
