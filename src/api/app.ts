@@ -21,6 +21,7 @@ import { metaRoutes } from "./routes/meta.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { runLogRoutes } from "./routes/run-log.js";
 import { runRoutes } from "./routes/runs.js";
+import { widgetRoutes } from "./widget/routes.js";
 import { stateRoutes } from "./routes/state.js";
 import { threadRoutes } from "./routes/threads.js";
 
@@ -47,6 +48,8 @@ export function createApp(engine: Engine): Hono {
     throw new HTTPException(404, { message: `Nothing is served at ${c.req.method} ${c.req.path}` });
   });
   app.use(requestId(engine));
+  // With rules of its own for browsers.
+  app.route("/", widgetRoutes(engine));
   // Browsers ask for what they need; allowing what they ask for covers every x- header.
   app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
   app.route("/", metaRoutes(engine));

@@ -39,8 +39,8 @@ export type Notifier = Readonly<{
   /** Calls back for each notification of the topic, and once (without id) whenever some may have been missed. */
   listen(topic: Topic, onNotify: (id: string | undefined) => void): () => void;
 }>;
-/** `ended`: the run with this id is over; `stream`: it has new events, or is over. */
-export type Topic = "runs" | "stream" | "ended" | "cancel" | "timers" | "move" | "deliveries";
+/** `ended`: the run with this id is over; `stream`: it has new events, or is over; `inbox`: the conversation has (the database says so). */
+export type Topic = "inbox" | "runs" | "stream" | "ended" | "cancel" | "timers" | "move" | "deliveries";
 
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
 export type Log = Readonly<{

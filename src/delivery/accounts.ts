@@ -67,6 +67,15 @@ export async function findAccount(sql: Sql, channelAccountId: ChannelAccountId):
   return rows[0];
 }
 
+/** Whether pages of that origin may speak to any account of kind web, whose ever it is. */
+export async function isOriginKnown(sql: Sql, origin: string): Promise<boolean> {
+  const { rowCount } = await sql.query(
+    "select 1 from channel_accounts where kind = 'web' and settings -> 'allowed_origins' ? $1 limit 1",
+    [origin],
+  );
+  return rowCount > 0;
+}
+
 export async function listAccounts(sql: Sql, filter: Readonly<{ tenantId: TenantId }>): Promise<AccountRow[]> {
   const { rows } = await sql.query<AccountRow>(
     `select ${COLUMNS} from channel_accounts where tenant_id = $1 order by created_at, channel_account_id`,

@@ -1,6 +1,7 @@
 // What speaks for one kind of channel. An adapter knows its provider's wire and nothing of the engine: rows, tries, order and rates
 // are the engine's.
 import type { z } from "zod";
+import type { ConversationId } from "../core/ids.js";
 import type { Address, InboundEvent, OnUnknown, Outgoing, Rendered, SendResult } from "../core/channel.js";
 
 /** An account as its adapter sees it. */
@@ -57,6 +58,8 @@ export type ChannelAdapter = Readonly<{
   }>;
   /** What makes an address the same one again. */
   addressKey(address: Address): string;
+  /** What the conversation at an address is called, where that must be known before there is one. */
+  conversationId?(accountId: string, address: Address): ConversationId;
   /** At least so long between two messages to one address, in ms. */
   spacingMs(address: Address): number;
   /** Gives it the channel's form, cut into as many messages as it takes; pure. */

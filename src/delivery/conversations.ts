@@ -57,7 +57,7 @@ export async function insertConversation(
     `insert into conversations (tenant_id, conversation_id, channel_account_id, address, address_key, thread_id, person,
       time_zone, locale)
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-    on conflict on constraint conversations_address do nothing`,
+    on conflict do nothing`,
     [
       conversation.tenantId,
       conversation.conversationId,

@@ -11,6 +11,7 @@ import type { Accounts } from "./channel-accounts.js";
 import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
+import type { InboxNews } from "./inbox-news.js";
 import type { Handover } from "./handover.js";
 import type { OutreachLimits } from "./outreach-limits.js";
 import type { Reads } from "./reads.js";
@@ -36,6 +37,8 @@ export type Engine = Readonly<{
   followups: FollowupLimits;
   /** Why a completion webhook may not go there; undefined: it may. */
   webhookRefusal(url: string): string | undefined;
+  /** Wakes who reads the inbox of a web conversation. */
+  inboxNews: InboxNews;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

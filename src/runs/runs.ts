@@ -433,6 +433,21 @@ export async function hasUnfinishedRuns(
   return rows[0]?.found ?? false;
 }
 
+/** Those of the threads on which something is at work now, or will be as soon as a worker is free. */
+export async function activeThreads(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; threadIds: readonly ThreadId[] }>,
+): Promise<ReadonlySet<ThreadId>> {
+  const { rows } = await sql.query<{ threadId: ThreadId }>(
+    `select distinct thread_id as "threadId"
+    from runs
+    where tenant_id = $1 and thread_id = any($2::uuid[])
+      and (status = 'running' or (status = 'pending' and waits_for is null and (available_at is null or merge_until is not null)))`,
+    [of.tenantId, of.threadIds],
+  );
+  return new Set(rows.map(({ threadId }) => threadId));
+}
+
 /** A delayed, sleeping or backed-off run may go on now. A run that never began takes its place in the order at this moment; with `held` it waits for an answer first. */
 export async function releaseRun(sql: Sql, key: RunKey & Readonly<{ held: boolean }>): Promise<RunRow | undefined> {
   const { rows } = await sql.query<RunRow>(

@@ -1,7 +1,7 @@
 // What a channel brings, each as one transaction: a message becomes a run on its conversation's thread or part of one, once, however
 // often and wherever it comes in. Who brought it can be told so as soon as that is stored.
 import { pendingApprovals } from "../../approvals/approvals.js";
-import type { InboundEvent } from "../../core/channel.js";
+import type { Address, InboundEvent } from "../../core/channel.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import { type ConversationId, isUuid, type RunId, type TenantId, type ThreadId } from "../../core/ids.js";
@@ -13,6 +13,7 @@ import {
   noteInbound,
   setReachable,
 } from "../../delivery/conversations.js";
+import { writeInbox } from "../../delivery/inbox.js";
 import { noteReceipt, noteReceived, noteRun } from "../../delivery/inbound.js";
 import { conversationOfReceipt, parkPending, postDeliveries, unparkDeliveries } from "../../delivery/outbox.js";
 import { postIn } from "../post.js";
@@ -46,7 +47,7 @@ async function receiveOne(engine: Engine, opened: OpenAccount, event: InboundEve
     case "message":
       return receiveMessage(engine, opened, event);
     case "press":
-      return receivePress(engine, opened, event);
+      return void (await receivePress(engine, opened, event));
     case "receipt":
       return receiveReceipt(deps, opened, event);
     case "reachable":
@@ -147,7 +148,7 @@ async function acceptMessage(
   const at = addressRef(opened, event.address);
   const known = await findConversation(sql, at);
   const place = {
-    conversationId: known?.conversationId ?? deps.ids.next<ConversationId>(),
+    conversationId: known?.conversationId ?? newConversationId(deps, opened, event.address),
     threadId: known?.threadId ?? deps.ids.next<ThreadId>(),
   };
   const answered = known === undefined ? asked : await asAnswer(sql, asked, known, event);
@@ -165,7 +166,13 @@ async function acceptMessage(
   await heedWords(deps, sql, { ...row, ...place }, event.text);
   await noteRun(sql, key, created.run.runId);
   await orderMessages(sql, { ...row, ...place });
+  if (row.kind === "web")
+    await writeInbox(sql, { ...row, ...place, clientMessageId: event.messageId, text: event.text });
   return created;
+}
+
+function newConversationId({ ids }: Deps, { adapter, row }: OpenAccount, address: Address): ConversationId {
+  return adapter.conversationId?.(row.channelAccountId, address) ?? ids.next<ConversationId>();
 }
 
 /**

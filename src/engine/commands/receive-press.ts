@@ -18,7 +18,7 @@ import { addressRef, callerOf } from "./inbound-of.js";
 type Press = Extract<InboundEvent, { kind: "press" }>;
 
 /** A press decides the question as often as it comes: the first counts, and each is told what became of it. */
-export async function receivePress(engine: Engine, opened: OpenAccount, event: Press): Promise<void> {
+export async function receivePress(engine: Engine, opened: OpenAccount, event: Press): Promise<Told | null> {
   const { deps } = engine;
   const told = event.id === DOORBELL ? null : await decide(engine, opened, event);
   await deps.db.tx(async (sql) => {
@@ -31,19 +31,21 @@ export async function receivePress(engine: Engine, opened: OpenAccount, event: P
     await unparkDeliveries(sql, conversation);
   });
   deps.notifier.notify("deliveries");
-  if (told === null) return;
+  if (told === null) return null;
   const { adapter, account } = opened;
   const signal = AbortSignal.timeout(adapter.defaults.timeoutMs);
   await adapter.acknowledge?.(event, told, account, signal).catch((error: unknown) => {
     const code = String((error as { code?: unknown }).code ?? "failed");
     deps.log.warn({ channel_account_id: account.channelAccountId, code }, "a press could not be acknowledged");
   });
+  return told;
 }
 
-type Told = Readonly<{ text: string; closed: boolean }>;
+/** What became of a press, for who pressed; `closed`: there is nothing left to decide; `refused`: they may not. */
+type Told = Readonly<{ text: string; closed: boolean; refused?: boolean }>;
 const UNKNOWN_BUTTON: Told = { text: "This button is not in use any more.", closed: true };
 const NOT_POSSIBLE = ["bad_request", "conflict", "graph_changed", "not_found"] as const;
-const NOT_YOURS: Told = { text: "You may not decide this.", closed: false };
+const NOT_YOURS: Told = { text: "You may not decide this.", closed: false, refused: true };
 
 /** What the person is told. */
 async function decide(engine: Engine, opened: OpenAccount, event: Press): Promise<Told> {

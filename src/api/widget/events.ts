@@ -1,0 +1,105 @@
+// An inbox as server-sent events: what is stored first, then what comes. An item's id is its number, so a client that lost its connection
+// goes on after the last one it has.
+import type { Context } from "hono";
+import { isTransientDbError } from "../../core/retry.js";
+import { takeInbox } from "../../delivery/inbox.js";
+import type { Engine } from "../../engine/engine.js";
+import { type InboxItem, inboxState, type InboxState, readInbox } from "../../engine/inbox.js";
+import type { ApiEnv } from "../env.js";
+import { type OpenBody, streamBody } from "../node-http.js";
+import type { Visiting } from "./door.js";
+
+const RETRY_MS = 3_000;
+const COMMENT_MS = 15_000;
+/** Tokens are renewed between two streams, and a deploy moves clients bit by bit. */
+const OPEN_MS = 10 * 60_000;
+const PAGE = 200;
+const NEWS = "news";
+
+export function inboxEvents(c: Context<ApiEnv>, engine: Engine, visiting: Visiting, afterSeq: number): Response {
+  c.header("Content-Type", "text/event-stream");
+  c.header("Cache-Control", "no-store");
+  c.header("X-Accel-Buffering", "no");
+  return streamBody(c, async (body) => {
+    try {
+      await follow(engine, visiting, afterSeq, body);
+    } catch (error) {
+      const code = String((error as { code?: unknown }).code ?? "internal");
+      engine.deps.log.warn({ conversation_id: visiting.conversationId, code }, "an inbox's stream broke off");
+    }
+  });
+}
+
+async function follow(engine: Engine, visiting: Visiting, afterSeq: number, body: OpenBody): Promise<void> {
+  const { clock, db, random } = engine.deps;
+  const untilMs = clock.monotonicMs() + Math.min(OPEN_MS * (0.9 + random() / 5), leftMs(visiting));
+  const ear = listen(engine, visiting, body.gone);
+  let at: Position = { afterSeq, told: null };
+  try {
+    await body.write(`retry: ${RETRY_MS}\n\n`);
+    while (!body.gone.aborted && clock.monotonicMs() < untilMs) {
+      ear.forget();
+      try {
+        if (at.told === null) await takeInbox(db, { ...visiting, upTo: afterSeq, seen: false });
+        at = await tell(engine, visiting, at, body);
+        if ((at.told?.last_seq ?? 0) > at.afterSeq) continue;
+      } catch (error) {
+        // A database that is away for a while is waited for: the client would only come back and ask again.
+        if (!isTransientDbError(error)) throw error;
+      }
+      const heard = await ear.wait(Math.min(COMMENT_MS, untilMs - clock.monotonicMs()));
+      if (!heard) await body.write(": \n\n");
+    }
+  } finally {
+    ear.close();
+  }
+}
+
+/** At most as long as the session that opened it, by its own end and the time that it was made for. */
+function leftMs({ expiresAt, now }: Visiting): number {
+  return Math.max(0, expiresAt.getTime() - now.getTime());
+}
+
+type Position = Readonly<{ afterSeq: number; told: InboxState | null }>;
+
+/** Everything that is new, then what has changed besides. */
+async function tell(engine: Engine, visiting: Visiting, from: Position, body: OpenBody): Promise<Position> {
+  let { afterSeq } = from;
+  for (let page: InboxItem[] | null = null; page === null || page.length === PAGE; ) {
+    page = await readInbox(engine.deps.db, { ...visiting, afterSeq, beforeSeq: null, limit: PAGE });
+    for (const item of page) {
+      const event = item.approval === null ? "message" : "approval";
+      await body.write(`id: ${item.seq}\nevent: ${event}\ndata: ${JSON.stringify(item)}\n\n`);
+      afterSeq = item.seq;
+    }
+  }
+  const state = await inboxState(engine.deps.db, visiting);
+  const { typing, ...status } = state;
+  const told = from.told;
+  if (told?.typing !== typing) await body.write(`event: typing\ndata: ${JSON.stringify({ active: typing })}\n\n`);
+  if (told === null || JSON.stringify(status) !== JSON.stringify({ ...told, typing: undefined })) {
+    await body.write(`event: status\ndata: ${JSON.stringify(status)}\n\n`);
+  }
+  return { afterSeq, told: state };
+}
+
+/** Wakes when there may be something new, or the client is gone. */
+function listen(engine: Engine, visiting: Visiting, gone: AbortSignal) {
+  let heard = false;
+  let wake = new AbortController();
+  const onNews = (): void => {
+    heard = true;
+    wake.abort(NEWS);
+  };
+  const stop = engine.inboxNews.watch(visiting, onNews);
+  gone.addEventListener("abort", onNews, { once: true });
+  return {
+    forget: () => void (heard = false),
+    async wait(ms: number): Promise<boolean> {
+      wake = new AbortController();
+      if (!heard) await engine.deps.clock.sleep(Math.max(0, ms), wake.signal);
+      return heard;
+    },
+    close: stop,
+  };
+}
