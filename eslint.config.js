@@ -20,6 +20,6 @@ export default tseslint.config(
       eqeqeq: "error",
     },
   },
-  { files: ["src/cli/**", "demo/**", "test/**", "graphs/**"], rules: { "no-console": "off" } },
+  { files: ["src/cli/**", "src/widget/**", "demo/**", "test/**", "graphs/**"], rules: { "no-console": "off" } },
   { files: ["test/**"], rules: { "@typescript-eslint/no-non-null-assertion": "off" } },
 );

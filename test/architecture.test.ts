@@ -5,7 +5,8 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 
 const ROWS: readonly (readonly string[])[] = [
-  ["core"],
+  // The widget runs in browsers.
+  ["core", "widget"],
   ["db", "bodies", "observe"],
   ["runs", "checkpoint", "effects", "budgets", "approvals", "schedule", "delivery", "assistants"],
   ["engine"],

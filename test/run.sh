@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bash test/install.sh radosgw ceph-mon ceph-osd pgbouncer
+bash test/install.sh radosgw ceph-mon ceph-osd pgbouncer chromium
 npm run -s build
 exec npx vitest run "$@"

@@ -116,6 +116,7 @@ table channel_accounts with (fillfactor=70)
   constraint channel_accounts_pkey PRIMARY KEY (tenant_id, channel_account_id)
   constraint channel_accounts_status_check CHECK ((status = ANY (ARRAY['open'::text, 'paused'::text])))
   constraint channel_accounts_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  CREATE INDEX channel_accounts_origins ON perdure.channel_accounts USING gin (((settings -> 'allowed_origins'::text))) WHERE (kind = 'web'::text)
   CREATE UNIQUE INDEX channel_accounts_id ON perdure.channel_accounts USING btree (channel_account_id)
 
 table channel_versions
@@ -223,6 +224,7 @@ table conversations
   read_seq bigint not null default 0
   created_at timestamp with time zone not null default now()
   updated_at timestamp with time zone not null default now()
+  received_seq bigint not null default 0
   constraint conversations_address UNIQUE (tenant_id, channel_account_id, address_key)
   constraint conversations_pkey PRIMARY KEY (tenant_id, conversation_id)
   constraint conversations_tenant_id_channel_account_id_fkey FOREIGN KEY (tenant_id, channel_account_id) REFERENCES channel_accounts(tenant_id, channel_account_id)
@@ -278,6 +280,7 @@ table deliveries with (fillfactor=85)
   CREATE INDEX deliveries_unsure ON perdure.deliveries USING btree (next_at) WHERE ((status = 'unknown'::text) AND head)
   CREATE INDEX deliveries_waiting ON perdure.deliveries USING btree (tenant_id, conversation_id, seq) WHERE (status = ANY (ARRAY['pending'::text, 'parked'::text]))
   CREATE UNIQUE INDEX deliveries_one_head ON perdure.deliveries USING btree (tenant_id, conversation_id) WHERE head
+  CREATE TRIGGER delivery_to_inbox AFTER INSERT ON perdure.deliveries FOR EACH ROW EXECUTE FUNCTION delivery_to_inbox()
 
 table delivery_attempts
   tenant_id text collate "C" not null
@@ -425,6 +428,21 @@ table inbound_events
   received_at timestamp with time zone not null default clock_timestamp()
   constraint inbound_events_pkey PRIMARY KEY (tenant_id, channel_account_id, external_id)
   CREATE INDEX inbound_events_received ON perdure.inbound_events USING btree (received_at)
+
+table inbox_items
+  tenant_id text collate "C" not null
+  conversation_id uuid not null
+  seq bigint not null
+  delivery_id uuid
+  client_message_id text collate "C"
+  payload bytea
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint inbox_items_author CHECK ((((delivery_id IS NULL) = (client_message_id IS NOT NULL)) AND ((client_message_id IS NULL) = (payload IS NULL))))
+  constraint inbox_items_pkey PRIMARY KEY (tenant_id, conversation_id, seq)
+  constraint inbox_items_tenant_id_conversation_id_fkey FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations(tenant_id, conversation_id) ON DELETE CASCADE
+  constraint inbox_items_tenant_id_delivery_id_fkey FOREIGN KEY (tenant_id, delivery_id) REFERENCES deliveries(tenant_id, delivery_id) ON DELETE CASCADE
+  CREATE UNIQUE INDEX inbox_items_client_message ON perdure.inbox_items USING btree (tenant_id, conversation_id, client_message_id) WHERE (client_message_id IS NOT NULL)
+  CREATE UNIQUE INDEX inbox_items_delivery ON perdure.inbox_items USING btree (tenant_id, delivery_id) WHERE (delivery_id IS NOT NULL)
 
 table migrations
   version integer not null
@@ -987,6 +1005,31 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.delivery_to_inbox()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  d deliveries;
+begin
+  perform 1
+  from channel_accounts
+  where tenant_id = new.tenant_id and channel_account_id = new.channel_account_id and kind = 'web';
+  if not found then return null; end if;
+  insert into inbox_items (tenant_id, conversation_id, seq, delivery_id)
+  values (new.tenant_id, new.conversation_id, next_inbox_seq(new.tenant_id, new.conversation_id), new.delivery_id);
+  update deliveries
+  set status = 'sent', attempts = 1, provider_message_id = delivery_id::text, error_code = null, settled_at = clock_timestamp(),
+    updated_at = clock_timestamp()
+  where tenant_id = new.tenant_id and delivery_id = new.delivery_id
+  returning * into d;
+  perform log_delivery(d, 'sent', null);
+  perform tell_inbox(new.conversation_id);
+  return null;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.fits(attributes jsonb, wanted jsonb)
  RETURNS boolean
  LANGUAGE sql
@@ -1223,6 +1266,14 @@ AS $function$
     select min(next_at) from deliveries where status = 'unknown' and head
   )
   select extract(epoch from min(at) - clock_timestamp())::float8 * 1000 from first
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.next_inbox_seq(tenant text, conversation uuid)
+ RETURNS bigint
+ LANGUAGE sql
+AS $function$
+  update conversations set last_seq = last_seq + 1 where tenant_id = tenant and conversation_id = conversation returning last_seq
 $function$
 
 
@@ -1842,6 +1893,66 @@ begin
   if conversation is not null then
     perform next_delivery(tenant, conversation);
   end if;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.take_inbox(tenant text, conversation uuid, up_to bigint, seen boolean)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+declare
+  c conversations;
+  d deliveries;
+  had bigint;
+  until bigint;
+begin
+  select * into c
+  from conversations
+  where tenant_id = tenant and conversation_id = conversation;
+  had := case when seen then c.read_seq else c.received_seq end;
+  until := least(up_to, c.last_seq);
+  if until is null or until <= had then return; end if;
+  perform 1 from conversations where tenant_id = tenant and conversation_id = conversation for no key update;
+  update conversations
+  set received_seq = greatest(received_seq, until), read_seq = case when seen then greatest(read_seq, until) else read_seq end
+  where tenant_id = tenant and conversation_id = conversation;
+  for d in
+    update deliveries r
+    set status = case when seen then 'read' else 'delivered' end, updated_at = clock_timestamp()
+    from inbox_items i
+    where i.tenant_id = tenant and i.conversation_id = conversation and i.seq <= until and i.seq > had
+      and r.tenant_id = i.tenant_id and r.delivery_id = i.delivery_id
+      and (r.status = 'sent' or (seen and r.status = 'delivered'))
+    returning r.*
+  loop
+    perform log_delivery(d, d.status, null);
+  end loop;
+  perform tell_inbox(conversation);
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.tell_inbox(conversation uuid)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  select pg_notify('perdure', 'db inbox:' || conversation)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.write_inbox(tenant text, conversation uuid, client_id text, said bytea)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+declare
+  at bigint;
+begin
+  at := next_inbox_seq(tenant, conversation);
+  insert into inbox_items (tenant_id, conversation_id, seq, client_message_id, payload)
+  values (tenant, conversation, at, client_id, said);
+  perform tell_inbox(conversation);
+  return at;
 end
 $function$
 

@@ -22,6 +22,7 @@ import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { runLogRoutes } from "./routes/run-log.js";
 import { runRoutes } from "./routes/runs.js";
 import { widgetRoutes } from "./widget/routes.js";
+import { widgetScriptRoutes } from "./widget/script.js";
 import { stateRoutes } from "./routes/state.js";
 import { threadRoutes } from "./routes/threads.js";
 
@@ -53,6 +54,7 @@ export function createApp(engine: Engine): Hono {
   // Browsers ask for what they need; allowing what they ask for covers every x- header.
   app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
   app.route("/", metaRoutes(engine));
+  app.route("/", widgetScriptRoutes());
   app.route("/", channelWebhookRoutes(engine));
   app.use(tenant(engine));
   app.route("/", assistantRoutes(engine));

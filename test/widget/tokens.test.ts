@@ -131,3 +131,13 @@ it("refuses what can't be meant, and more than anybody has to say", async () => 
     expect((await widget.deps.db.query("select 1 from runs")).rows).toEqual([]);
   });
 });
+
+it("the script is for every page, and is sent once", async () => {
+  await withWidget(options, async (widget) => {
+    const first = await widget.call("GET", "/v1/widget.js");
+    expect(first.status).toBe(200);
+    expect(first.headers.get("content-type")).toBe("text/javascript; charset=utf-8");
+    const etag = first.headers.get("etag") ?? "";
+    expect((await widget.call("GET", "/v1/widget.js", undefined, { "if-none-match": etag })).status).toBe(304);
+  });
+});
