@@ -164,12 +164,7 @@ async function write(
   const outcome = outcomeOf(deps, result, delivery, { spacingMs: adapter.spacingMs(address), ...adapter.defaults });
   switch (result.kind) {
     case "account_down":
-      await settled(deps, options, delivery, outcome);
-      if (await pauseAccount(deps.db, row, result.code)) {
-        const fields = { tenant_id: row.tenantId, channel_account_id: row.channelAccountId, code: result.code };
-        deps.log.error(fields, "a channel refuses its account: nothing of it goes out until it is opened again");
-      }
-      return;
+      return settled(deps, options, delivery, outcome, { down: row, code: result.code });
     case "refused":
       return settled(deps, options, delivery, outcome, result.unreachable ? { unreachable: result.code } : undefined);
     case "moved": {
@@ -229,6 +224,7 @@ const ringOf = (adapter: ChannelAdapter, account: OpenAccount["account"]): Rende
 type Besides =
   | Readonly<{ parked: Rendered | null }>
   | Readonly<{ unreachable: string }>
+  | Readonly<{ down: OpenAccount["row"]; code: string }>
   | Readonly<{ from: string; to: Parameters<typeof moveConversation>[2] }>
   | undefined;
 
@@ -239,6 +235,7 @@ async function settled(
   outcome: DeliveryOutcome,
   besides?: Besides,
 ): Promise<void> {
+  let isDown = false;
   const isLast = await untilAnswered(deps, options, () =>
     deps.db.tx(async (sql) => {
       // The conversation before its deliveries, as everywhere.
@@ -250,10 +247,16 @@ async function settled(
       const done = await settleDelivery(sql, delivery, outcome);
       if (besides !== undefined && "unreachable" in besides) await parkPending(sql, delivery, besides.unreachable);
       if (done && besides !== undefined && "parked" in besides) await ring(deps, sql, delivery, besides.parked);
+      // Together, or another deliverer would send it again before the account is paused.
+      isDown = besides !== undefined && "down" in besides && (await pauseAccount(sql, besides.down, besides.code));
       return done;
     }),
   );
   if (!isLast) deps.log.warn({ delivery_id: delivery.deliveryId, how: outcome.how }, "a delivery was settled too late");
+  if (isDown) {
+    const fields = { tenant_id: delivery.tenantId, channel_account_id: delivery.channelAccountId, code: outcome.code };
+    deps.log.error(fields, "a channel refuses its account: nothing of it goes out until it is opened again");
+  }
   deps.notifier.notify("deliveries");
 }
 

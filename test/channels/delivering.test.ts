@@ -86,10 +86,15 @@ it("a chat that blocks the bot gets nothing more until the person writes", async
   });
 });
 
-it("a token that isn't valid pauses the account, once, and keeps what is to be sent", async () => {
+it("a token that isn't valid pauses the account, once, at once, and keeps what is to be sent", async () => {
   await withBot(async ({ telegram, chat, post, row, deliverer, deps }) => {
-    const wrong = { status: 401, body: { ok: false, error_code: 401, description: "Unauthorized" } };
-    telegram.breaks({ fault: wrong });
+    // Only once for each: what is sent again before somebody has looked would arrive.
+    telegram.fails("unauthorized", 2);
+    // Pausing takes a while, in which a deliverer looks for what to send.
+    await deps.db.query(`create function slow() returns trigger language plpgsql as
+      $$begin perform pg_sleep(0.5); return new; end$$`);
+    await deps.db.query(`create trigger slow before update on channel_accounts for each row
+      when (new.status = 'paused') execute function slow()`);
     const ids = [...(await post(await chat(1), ["one"], "hold")), ...(await post(await chat(2), ["two"], "hold"))];
     const loop = deliverer();
     const paused = async () =>
@@ -97,6 +102,7 @@ it("a token that isn't valid pauses the account, once, and keeps what is to be s
     await until("the account is paused", async () => (await paused()) === 1);
     await loop.stop();
     expect((await Promise.all(ids.map(row))).map(({ status }) => status)).toEqual(["pending", "pending"]);
+    expect(telegram.messages()).toEqual([]);
     telegram.mends();
     await deps.db.query("update channel_accounts set status = 'open', paused_at = null, paused_code = null");
     deliverer();
