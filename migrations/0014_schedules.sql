@@ -187,3 +187,84 @@ create index followups_recent on followups (tenant_id, recipient, fired_at) wher
 create index followups_outreach_open on followups (tenant_id, schedule_id, recipient)
   where schedule_id is not null and status in ('pending', 'running', 'waiting_approval');
 create index followups_outreach_work on followups (tenant_id) where schedule_id is not null and status = 'running' and mode = 'work';
+-- Of what was promised, for how much of it there may be.
+drop index followups_open;
+create index followups_open on followups (tenant_id, thread_id)
+  where schedule_id is null and status in ('pending', 'running', 'waiting_approval');
+
+-- Tells reminders that are due, in one statement with the timers that are done by it: those that nothing speaks against, on threads where
+-- nothing goes on. A JSON array of {tenant_id, timer_id, followup_id, thread_id, run_id, assistant_id, graph_id, priority, metadata_below,
+-- metadata, request}, no two on one thread. What it leaves out has to be looked at one by one. Returns those that it told.
+create function tell_reminders(due json) returns table (o_timer_id uuid)
+language sql volatile as $tell$
+  with asked as (
+    select *
+    from json_to_recordset(due) as a(tenant_id text, timer_id uuid, followup_id uuid, thread_id uuid, run_id uuid,
+      assistant_id uuid, graph_id text, priority smallint, metadata_below jsonb, metadata jsonb, request text)
+  ), free as materialized (
+    select t.tenant_id, t.thread_id, t.metadata
+    from threads t
+    where (t.tenant_id, t.thread_id) in (select tenant_id, thread_id from asked)
+      and t.status in ('idle', 'error') and not t.ephemeral and t.config = '{}'
+    order by t.tenant_id, t.thread_id
+    for no key update skip locked
+  ), claimed as materialized (
+    select r.tenant_id, r.timer_id
+    from timers r
+    where (r.tenant_id, r.timer_id) in (
+        select a.tenant_id, a.timer_id from asked a join free using (tenant_id, thread_id))
+      and r.status = 'due' and r.due_at <= clock_timestamp()
+    order by r.timer_id
+    for update skip locked
+  ), mine as materialized (
+    select f.tenant_id, f.followup_id
+    from followups f
+    where (f.tenant_id, f.followup_id) in (
+        select a.tenant_id, a.followup_id from asked a join claimed using (tenant_id, timer_id))
+      and f.status = 'pending' and f.mode = 'remind' and f.schedule_id is null and not f.cancel_on_inbound
+      and (f.not_after is null or f.not_after > clock_timestamp())
+      and not exists (
+        select 1
+        from runs o
+        where o.tenant_id = f.tenant_id and o.run_id = f.origin_run_id and o.status in ('pending', 'running'))
+    order by f.followup_id
+    for no key update skip locked
+  ), done as (
+    update timers r
+    set status = 'fired', attempts = r.attempts + 1, updated_at = clock_timestamp()
+    from asked a
+    join mine using (tenant_id, followup_id)
+    where r.tenant_id = a.tenant_id and r.timer_id = a.timer_id
+  ), taken as (
+    update threads t
+    set status = 'busy', updated_at = clock_timestamp(),
+      metadata = t.metadata || jsonb_build_object('graph_id', a.graph_id, 'assistant_id', a.assistant_id)
+    from asked a
+    join mine using (tenant_id, followup_id)
+    where t.tenant_id = a.tenant_id and t.thread_id = a.thread_id
+  ), told as (
+    update followups f
+    set status = 'running', tell_run_id = a.run_id, updated_at = clock_timestamp()
+    from asked a
+    join mine using (tenant_id, followup_id)
+    where f.tenant_id = a.tenant_id and f.followup_id = a.followup_id
+    returning f.tenant_id, f.followup_id, f.conversation_id
+  ), accepted as (
+    insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head, multitask_strategy, metadata, request,
+      resumes, pin, stays, conversation_id, followup_id, followup_part)
+    select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id,
+      greatest(a.priority, (select best_priority from tenants p where p.tenant_id = a.tenant_id)), true, 'enqueue',
+      a.metadata_below || free.metadata || a.metadata, convert_to(a.request, 'UTF8'), true, p.pin, p.stays, told.conversation_id,
+      a.followup_id, 'tell'
+    from asked a
+    join told using (tenant_id, followup_id)
+    join free using (tenant_id, thread_id)
+    cross join lateral run_pin(a.tenant_id, a.assistant_id, a.thread_id, true) p
+    returning tenant_id, thread_id, run_id, graph_id
+  ), logged as (
+    insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+    select tenant_id, thread_id, run_id, 0, 'run.created', jsonb_build_object('graph_id', graph_id)
+    from accepted
+  )
+  select a.timer_id from asked a join mine using (tenant_id, followup_id)
+$tell$;

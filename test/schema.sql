@@ -394,7 +394,7 @@ table followups
   CREATE INDEX followups_dedupe ON perdure.followups USING btree (tenant_id, dedupe_sha256) WHERE (status = 'pending'::text)
   CREATE INDEX followups_newest ON perdure.followups USING btree (tenant_id, created_at DESC)
   CREATE INDEX followups_of_schedule ON perdure.followups USING btree (tenant_id, schedule_id, occurrence_at DESC) WHERE (schedule_id IS NOT NULL)
-  CREATE INDEX followups_open ON perdure.followups USING btree (tenant_id, thread_id) WHERE (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text]))
+  CREATE INDEX followups_open ON perdure.followups USING btree (tenant_id, thread_id) WHERE ((schedule_id IS NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text])))
   CREATE INDEX followups_outreach_open ON perdure.followups USING btree (tenant_id, schedule_id, recipient) WHERE ((schedule_id IS NOT NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text])))
   CREATE INDEX followups_outreach_work ON perdure.followups USING btree (tenant_id) WHERE ((schedule_id IS NOT NULL) AND (status = 'running'::text) AND (mode = 'work'::text))
   CREATE INDEX followups_recent ON perdure.followups USING btree (tenant_id, recipient, fired_at) WHERE (fired_at IS NOT NULL)
@@ -1938,6 +1938,83 @@ CREATE OR REPLACE FUNCTION perdure.tell_inbox(conversation uuid)
  LANGUAGE sql
 AS $function$
   select pg_notify('perdure', 'db inbox:' || conversation)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.tell_reminders(due json)
+ RETURNS TABLE(o_timer_id uuid)
+ LANGUAGE sql
+AS $function$
+  with asked as (
+    select *
+    from json_to_recordset(due) as a(tenant_id text, timer_id uuid, followup_id uuid, thread_id uuid, run_id uuid,
+      assistant_id uuid, graph_id text, priority smallint, metadata_below jsonb, metadata jsonb, request text)
+  ), free as materialized (
+    select t.tenant_id, t.thread_id, t.metadata
+    from threads t
+    where (t.tenant_id, t.thread_id) in (select tenant_id, thread_id from asked)
+      and t.status in ('idle', 'error') and not t.ephemeral and t.config = '{}'
+    order by t.tenant_id, t.thread_id
+    for no key update skip locked
+  ), claimed as materialized (
+    select r.tenant_id, r.timer_id
+    from timers r
+    where (r.tenant_id, r.timer_id) in (
+        select a.tenant_id, a.timer_id from asked a join free using (tenant_id, thread_id))
+      and r.status = 'due' and r.due_at <= clock_timestamp()
+    order by r.timer_id
+    for update skip locked
+  ), mine as materialized (
+    select f.tenant_id, f.followup_id
+    from followups f
+    where (f.tenant_id, f.followup_id) in (
+        select a.tenant_id, a.followup_id from asked a join claimed using (tenant_id, timer_id))
+      and f.status = 'pending' and f.mode = 'remind' and f.schedule_id is null and not f.cancel_on_inbound
+      and (f.not_after is null or f.not_after > clock_timestamp())
+      and not exists (
+        select 1
+        from runs o
+        where o.tenant_id = f.tenant_id and o.run_id = f.origin_run_id and o.status in ('pending', 'running'))
+    order by f.followup_id
+    for no key update skip locked
+  ), done as (
+    update timers r
+    set status = 'fired', attempts = r.attempts + 1, updated_at = clock_timestamp()
+    from asked a
+    join mine using (tenant_id, followup_id)
+    where r.tenant_id = a.tenant_id and r.timer_id = a.timer_id
+  ), taken as (
+    update threads t
+    set status = 'busy', updated_at = clock_timestamp(),
+      metadata = t.metadata || jsonb_build_object('graph_id', a.graph_id, 'assistant_id', a.assistant_id)
+    from asked a
+    join mine using (tenant_id, followup_id)
+    where t.tenant_id = a.tenant_id and t.thread_id = a.thread_id
+  ), told as (
+    update followups f
+    set status = 'running', tell_run_id = a.run_id, updated_at = clock_timestamp()
+    from asked a
+    join mine using (tenant_id, followup_id)
+    where f.tenant_id = a.tenant_id and f.followup_id = a.followup_id
+    returning f.tenant_id, f.followup_id, f.conversation_id
+  ), accepted as (
+    insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head, multitask_strategy, metadata, request,
+      resumes, pin, stays, conversation_id, followup_id, followup_part)
+    select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id,
+      greatest(a.priority, (select best_priority from tenants p where p.tenant_id = a.tenant_id)), true, 'enqueue',
+      a.metadata_below || free.metadata || a.metadata, convert_to(a.request, 'UTF8'), true, p.pin, p.stays, told.conversation_id,
+      a.followup_id, 'tell'
+    from asked a
+    join told using (tenant_id, followup_id)
+    join free using (tenant_id, thread_id)
+    cross join lateral run_pin(a.tenant_id, a.assistant_id, a.thread_id, true) p
+    returning tenant_id, thread_id, run_id, graph_id
+  ), logged as (
+    insert into events (tenant_id, thread_id, run_id, attempt, type, payload)
+    select tenant_id, thread_id, run_id, 0, 'run.created', jsonb_build_object('graph_id', graph_id)
+    from accepted
+  )
+  select a.timer_id from asked a join mine using (tenant_id, followup_id)
 $function$
 
 

@@ -158,13 +158,38 @@ export async function settleDelivery(sql: Sql, tried: Try, outcome: DeliveryOutc
   return rows[0]?.settled ?? false;
 }
 
-/** What a message is for, and until when it is wanted. */
+/** Why outreach waits that may not go at this hour. */
+export const QUIET_HOURS = "quiet_hours";
+
+/** The hour is over: what waited for it goes. */
+export async function endQuietHours(sql: Sql, of: ConversationKey & Readonly<{ sourceId: string }>): Promise<void> {
+  const { tenantId, conversationId } = of;
+  await sql.query("select 1 from conversations where tenant_id = $1 and conversation_id = $2 for no key update", [
+    tenantId,
+    conversationId,
+  ]);
+  const { rowCount } = await sql.query(
+    `update deliveries
+    set status = 'pending', error_code = null, settled_at = null, next_at = clock_timestamp(), updated_at = clock_timestamp()
+    where tenant_id = $1 and source_kind = 'outreach' and source_id = $2 and status = 'parked' and error_code = $3`,
+    [tenantId, of.sourceId, QUIET_HOURS],
+  );
+  if (rowCount > 0) await sql.query("select next_delivery($1, $2)", [tenantId, conversationId]);
+}
+
+/** What a message is for, until when it is wanted, and whether the person was told that something waits for them. */
 export async function sourceOfDelivery(
   sql: Sql,
   key: Readonly<{ tenantId: TenantId; deliveryId: DeliveryId }>,
-): Promise<Readonly<{ sourceId: string; notAfter: Date | null }> | undefined> {
-  const { rows } = await sql.query<{ sourceId: string; notAfter: Date | null }>(
-    `select source_id as "sourceId", not_after as "notAfter" from deliveries where tenant_id = $1 and delivery_id = $2`,
+): Promise<Readonly<{ sourceId: string; notAfter: Date | null; announced: boolean }> | undefined> {
+  const { rows } = await sql.query<{ sourceId: string; notAfter: Date | null; announced: boolean }>(
+    `select d.source_id as "sourceId", d.not_after as "notAfter", exists (
+      select 1
+      from deliveries o
+      where o.tenant_id = d.tenant_id and o.thread_id = d.thread_id and o.conversation_id = d.conversation_id
+        and o.seq > d.seq and o.source_kind = 'doorbell') as announced
+    from deliveries d
+    where d.tenant_id = $1 and d.delivery_id = $2`,
     [key.tenantId, key.deliveryId],
   );
   return rows[0];

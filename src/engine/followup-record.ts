@@ -23,6 +23,7 @@ export function followupRecord(followup: FollowupRow) {
     assistant_id: followup.assistantId,
     graph_id: followup.graphId,
     created_by: followup.createdBy,
+    schedule_id: followup.scheduleId,
     origin_run_id: followup.originRunId,
     run_id: followup.runId,
     tell_run_id: followup.tellRunId,

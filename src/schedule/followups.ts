@@ -1,6 +1,15 @@
 // Follow-ups: what is to be done later, for whom, and how far it has come.
-import type { Sql } from "../core/deps.js";
-import type { AssistantId, ConversationId, FollowupId, RunId, ScheduleId, TenantId, ThreadId } from "../core/ids.js";
+import { PREPARED, type Sql } from "../core/deps.js";
+import type {
+  AssistantId,
+  ConversationId,
+  FollowupId,
+  RunId,
+  ScheduleId,
+  TenantId,
+  ThreadId,
+  TimerId,
+} from "../core/ids.js";
 import type { TimerKind } from "./timers.js";
 
 export const FOLLOWUP_STATUSES = [
@@ -105,6 +114,42 @@ export async function getFollowup(sql: Sql, key: FollowupKey): Promise<FollowupR
   return rows[0];
 }
 
+export async function getFollowups(sql: Sql, keys: readonly FollowupKey[]): Promise<FollowupRow[]> {
+  const { rows } = await sql.query<FollowupRow>(
+    `select ${COLUMNS}
+    from followups
+    where (tenant_id, followup_id) in (select * from unnest($1::text[], $2::uuid[]))`,
+    [keys.map(({ tenantId }) => tenantId), keys.map(({ followupId }) => followupId)],
+    PREPARED,
+  );
+  return rows;
+}
+
+/** A reminder and the run that tells it, as `tell_reminders` of migrations/0014_schedules.sql reads it. */
+export type Telling = Readonly<{
+  tenant_id: TenantId;
+  timer_id: TimerId;
+  followup_id: FollowupId;
+  thread_id: ThreadId;
+  run_id: RunId;
+  assistant_id: AssistantId;
+  graph_id: string;
+  priority: number;
+  metadata_below: Readonly<Record<string, unknown>>;
+  metadata: Readonly<Record<string, unknown>>;
+  request: string;
+}>;
+
+/** The timers of those that are told now, each by its run; the others have to be looked at one by one. No two may be on one thread. */
+export async function tellReminders(sql: Sql, due: readonly Telling[]): Promise<Set<TimerId>> {
+  const { rows } = await sql.query<{ timerId: TimerId }>(
+    'select o_timer_id as "timerId" from tell_reminders($1)',
+    [JSON.stringify(due)],
+    PREPARED,
+  );
+  return new Set(rows.map(({ timerId }) => timerId));
+}
+
 /** Locked until the transaction ends. */
 export async function lockFollowup(sql: Sql, key: FollowupKey): Promise<FollowupRow | undefined> {
   const { rows } = await sql.query<FollowupRow>(
@@ -153,7 +198,7 @@ export async function findTwin(
   return rows[0];
 }
 
-/** How many are open on the thread, and of the tenant; no more than `most` are counted. */
+/** How many that were promised are open on the thread, and of the tenant; no more than `most` are counted. */
 export async function countOpen(
   sql: Sql,
   of: Readonly<{ tenantId: TenantId; threadId: ThreadId; most: number }>,
@@ -161,10 +206,11 @@ export async function countOpen(
   const { rows } = await sql.query<{ thread: number; tenant: number }>(
     `select
       (select count(*)::int from followups
-        where tenant_id = $1 and thread_id = $2 and status in ('pending', 'running', 'waiting_approval')) as thread,
+        where tenant_id = $1 and thread_id = $2 and schedule_id is null
+          and status in ('pending', 'running', 'waiting_approval')) as thread,
       (select count(*)::int from (
         select 1 from followups
-        where tenant_id = $1 and status in ('pending', 'running', 'waiting_approval')
+        where tenant_id = $1 and schedule_id is null and status in ('pending', 'running', 'waiting_approval')
         limit $3) open) as tenant`,
     [of.tenantId, of.threadId, of.most],
   );

@@ -134,15 +134,18 @@ it("quiet hours hold it back until they end on the recipient's wall, before and 
     await until("they are judged", async () => (await bobs()).every(({ error_code: code }) => code !== null));
     expect(await bobs()).toEqual(
       expect.arrayContaining([
-        { status: "pending", error_code: "quiet_hours" },
+        { status: "parked", error_code: "quiet_hours" },
         { status: "expired", error_code: expect.any(String) as string },
       ]),
     );
     expect(t.telegram.messages(2)).toHaveLength(1);
+    // Who writes at this hour is answered.
+    await t.telegram.says("still awake", { chatId: 2 });
+    expect(await t.texts(2, 2)).toEqual(["you said hello", "you said still awake"]);
     await t.at(new Date(evening.getTime() + 10 * 3_600_000));
     expect(await t.texts(2, 1)).toContain("a");
     await t.at(new Date(evening.getTime() + 19.1 * 3_600_000));
-    expect((await t.texts(2, 2)).at(-1)).toBe("a");
+    expect((await t.texts(3, 2)).at(-1)).toBe("a");
   });
 });
 

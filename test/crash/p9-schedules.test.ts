@@ -152,6 +152,35 @@ it(`${SOAK ? "10,000" : "400"} follow-ups due at once, three schedulers, two kil
   });
 }, 1_800_000);
 
+it.each([
+  ["thread", "threads where thread_id in (select thread_id from followups order by fire_at, followup_id limit 1)"],
+  [
+    "timer",
+    "timers where kind = 'followup' and ref_id in (select followup_id from followups order by fire_at, followup_id limit 1)",
+  ],
+  ["row", "followups where followup_id in (select followup_id from followups order by fire_at, followup_id limit 1)"],
+])(
+  "the earliest follow-up's %s is locked by another session: the others fire within a poll, and it does afterwards",
+  async (_, rows) => {
+    await withEngine({ graphs, workers: 0, pollMs: 1_000 }, async (t) => {
+      await addPeople(t.db.db, 20);
+      await addFollowups(t.db.db, 20, 0);
+      await t.db.db.query(
+        "update followups set fire_at = fire_at - interval '1 min' where followup_id in (select followup_id from followups limit 1)",
+      );
+      await t.db.db.query("update timers set due_at = fire_at from followups where ref_id = followup_id");
+      const [scheduler] = composeLoops(t.engine as ComposedEngine, ["scheduler"], { concurrency: 1 }) as [Running];
+      await t.db.db.tx(async (sql) => {
+        await sql.query(`select 1 from ${rows} for update`);
+        scheduler.start();
+        await until("the others", async () => (await count(t, "runs")) === 19, { timeoutMs: 10_000 });
+      });
+      await until("the first", async () => (await count(t, "runs")) === 20);
+      await scheduler.stop();
+    });
+  },
+);
+
 it(`without notifications ${SOAK ? "1,000" : "200"} due at one moment: none early, and all within a poll`, async () => {
   const many = SOAK ? 1_000 : 200;
   const pollMs = 2_000;

@@ -3,6 +3,7 @@
 import type { AssistantRow } from "../../assistants/queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
+import { endQuietHours } from "../../delivery/outbox.js";
 import { getRun, hasWrittenSince } from "../../runs/runs.js";
 import { ensureThread, lockThreadIfFree, type ThreadKey } from "../../runs/thread-lock.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
@@ -29,7 +30,7 @@ export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise
     const followup = thread && (await lockFollowup(sql, key));
     if (thread === undefined || followup?.status !== "pending") {
       await finishTimer(sql, timer);
-      return false;
+      return followup !== undefined && (await goesNow(sql, followup));
     }
     const over = (await overBefore(sql, followup)) ?? (await judgeOutreach(sql, followup, engine.outreach));
     if (over === "held" || over === "full") return over === "full" ? over : false;
@@ -56,6 +57,13 @@ export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise
   });
   if (fired === true) for (const topic of ["runs", "deliveries"] as const) deps.notifier.notify(topic);
   return fired;
+}
+
+/** It was told, at an hour at which nobody is written to: that is over. */
+async function goesNow(sql: Sql, { tenantId, followupId: sourceId, scheduleId, conversationId }: FollowupRow) {
+  if (scheduleId === null || conversationId === null) return false;
+  await endQuietHours(sql, { tenantId, conversationId, sourceId });
+  return true;
 }
 
 type Over = Readonly<{ status: "expired" | "cancelled"; reason: string }>;

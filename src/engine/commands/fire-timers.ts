@@ -16,6 +16,7 @@ import { fireFollowPin } from "./pin-assistant.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
 import { QUESTION_TIMERS, statusLeft } from "./questions.js";
 import { fireFollowup } from "./fire-followup.js";
+import { fireReminders } from "./fire-reminders.js";
 import { fireSchedule } from "./fire-schedule.js";
 import { fireTell, type TellEngine } from "./tell-followup.js";
 import { fireRunWebhook } from "./tell-run-end.js";
@@ -80,6 +81,10 @@ export function createFiring(deps: Deps, patienceMs: number, telling: TellEngine
       const due = await peekDueTimers(deps.db, { kinds, limit: BATCH });
       const full = new Set<string>();
       let fired = 0;
+      const together = telling === null ? new Set() : await fireReminders(telling, due);
+      // What was left out comes with the next round, which is at once.
+      const isLeft = ({ timerId, kind }: TimerRow): boolean =>
+        !together.has(timerId) && (kind !== "followup" || together.size === 0 || atOnce === 1);
       const fireAll = async (timers: TimerRow[]): Promise<void> => {
         for (let timer = timers.shift(); timer !== undefined; timer = timers.shift()) {
           if (underWay.has(timer.timerId) || isCrowded(timer.kind) || full.has(timer.kind)) continue;
@@ -90,14 +95,14 @@ export function createFiring(deps: Deps, patienceMs: number, telling: TellEngine
           else if (how) fired += 1;
         }
       };
-      await fireAll(due.filter(({ kind }) => atOnceOf(kind) === 1));
+      await fireAll(due.filter((timer) => isLeft(timer) && atOnceOf(timer.kind) === 1));
       // Where several processes look at the same rows, each begins with others.
       const many = shuffled(
-        due.filter(({ kind }) => atOnceOf(kind) > 1),
+        due.filter((timer) => isLeft(timer) && atOnceOf(timer.kind) > 1),
         deps.random,
       );
       await Promise.all(Array.from({ length: atOnce }, () => fireAll(many)));
-      return fired;
+      return fired + together.size;
     },
     done: () => Promise.all([...underWay.values()].map(({ fired }) => fired)),
   };

@@ -92,6 +92,7 @@ async function sayNo({ deps }: Engine, opened: OpenAccount, event: Of<"message">
     const conversation = await findConversation(sql, addressRef(opened, event.address));
     if (conversation === undefined) return;
     await noteInbound(sql, conversation, event.person);
+    await heedWords(deps, sql, conversation, event.text);
     const said = {
       ...({ source: "notice", sourceId: deps.ids.next<string>(), outgoing: { text: ANSWER_FIRST } } as const),
       run: { threadId: conversation.threadId, runId: null },

@@ -16,6 +16,7 @@ import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
 import { derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
 import type { OutreachLimits } from "../outreach-limits.js";
+import type { RunRequest } from "./request.js";
 import { cancelRun } from "./cancel-run.js";
 import type { EndTeller } from "./tell-run-end.js";
 import { insertAccepted } from "./create-run.js";
@@ -31,7 +32,6 @@ export async function tellFollowup(
   const ahead = (await lockUnfinishedRuns(sql, thread)).filter(isInOrder);
   const waits = ahead.length === 0 && (await pendingApprovals(sql, thread)).length > 0;
   const runId = derivedId<RunId>(followupId, "tell");
-  const message = { type: "ai", id: `fu:${followupId}:answer`, content: text };
   await insertAccepted(deps, sql, {
     input: {
       ...{ tenantId, assistant, conversationId, metadata: { followup_id: followupId } },
@@ -40,13 +40,19 @@ export async function tellFollowup(
     },
     thread,
     runId,
-    request: { ...EMPTY_REQUEST, append: { messages: [message] } },
+    request: tellRequest(followupId, text),
     threadFree: ahead.length === 0,
     afterAnswer: waits,
   });
   // It goes out at once.
   if (waits) await postDeliveries(sql, tenantId, await postOf(sql, followup, { text }));
   await updateFollowup(sql, followup, { status: waits ? "produced" : "running", tellRunId: runId });
+}
+
+/** Appends what is told to the conversation. */
+export function tellRequest(followupId: FollowupId, text: string): RunRequest {
+  const message = { type: "ai", id: `fu:${followupId}:answer`, content: text };
+  return { ...EMPTY_REQUEST, append: { messages: [message] } };
 }
 
 /** The work of a follow-up is done: reads what it came to, and tells it. Returns whether it fired. */
