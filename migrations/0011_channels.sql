@@ -14,6 +14,8 @@ create table channel_accounts (
   paused_at timestamptz,
   -- Nothing is sent before.
   blocked_until timestamptz,
+  -- Messages in a row that got no answer, or that it was out of order.
+  troubles int not null default 0,
   -- Messages a second at most, null: as many as there are; and what of a second's worth is left, as of when.
   per_second float8 check (per_second > 0),
   tokens float8 not null default 0,
@@ -118,6 +120,8 @@ create table deliveries (
   error_code text,
   -- A receipt told of an attempt that was given up: the person may have it twice.
   duplicate boolean not null default false,
+  -- When the agent was told that the person may not have it.
+  noted_at timestamptz,
   created_at timestamptz not null default clock_timestamp(),
   updated_at timestamptz not null default clock_timestamp(),
   settled_at timestamptz,
@@ -134,6 +138,8 @@ create unique index deliveries_one_head on deliveries (tenant_id, conversation_i
 create index deliveries_waiting on deliveries (tenant_id, conversation_id, seq) where status in ('pending', 'parked');
 create index deliveries_questions on deliveries (tenant_id, conversation_id, seq) where source_kind = 'question';
 create index deliveries_thread on deliveries (tenant_id, thread_id, seq desc);
+create index deliveries_unheard on deliveries (tenant_id, thread_id)
+  where noted_at is null and status in ('unknown', 'failed', 'expired');
 create index deliveries_newest on deliveries (tenant_id, seq desc);
 create index deliveries_message on deliveries (tenant_id, channel_account_id, provider_message_id)
   where provider_message_id is not null;

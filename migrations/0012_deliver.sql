@@ -17,7 +17,7 @@ language sql volatile as $next$
 $next$;
 
 -- Puts messages into the outbox, in the caller's transaction: a JSON array of {delivery_id, source_kind, source_id, part, thread_id,
--- run_id, conversation_id, kind, payload, on_unknown, not_after}. The account is the conversation's. What is there already stays as
+-- run_id, conversation_id, kind, payload, on_unknown, not_after}, and `suppressed`, a word, for what is only to be seen. The account is the conversation's. What is there already stays as
 -- it is; where nothing arrives it waits for the person to write. Returns how many came to it.
 create function post_deliveries(tenant text, posted json) returns int
 language plpgsql volatile as $post$
@@ -35,7 +35,9 @@ begin
     select tenant, (p ->> 'delivery_id')::uuid, p ->> 'source_kind', (p ->> 'source_id')::uuid, (p ->> 'part')::int,
       (p ->> 'thread_id')::uuid, (p ->> 'run_id')::uuid, c.channel_account_id, c.conversation_id, p ->> 'kind',
       convert_to(p ->> 'payload', 'UTF8'), sha256(convert_to(p ->> 'payload', 'UTF8')), p ->> 'on_unknown',
-      (p ->> 'not_after')::timestamptz, case when c.unreachable_at is null then 'pending' else 'parked' end, c.unreachable_code
+      (p ->> 'not_after')::timestamptz,
+      case when p ->> 'suppressed' is not null then 'suppressed' when c.unreachable_at is null then 'pending' else 'parked' end,
+      coalesce(p ->> 'suppressed', c.unreachable_code)
     from json_array_elements(posted) with ordinality as rows(p, position)
     join conversations c on c.tenant_id = tenant and c.conversation_id = (p ->> 'conversation_id')::uuid
     order by position
@@ -94,8 +96,10 @@ begin
     ) n
   ),
   account as materialized (
-    select a.tenant_id, a.channel_account_id, a.per_second,
-      case when a.per_second is null then slots
+    -- One that was out of order is tried with one message.
+    select a.tenant_id, a.channel_account_id, a.per_second, a.troubles,
+      case when a.troubles >= 5 then 1
+        when a.per_second is null then slots
         else least(greatest(a.per_second, 1),
           a.tokens + a.per_second * extract(epoch from clock_timestamp() - a.tokens_at)) end as tokens
     from walk w
@@ -138,11 +142,13 @@ begin
   ),
   spent as (
     update channel_accounts a
-    set tokens = x.tokens - c.n, tokens_at = clock_timestamp()
+    set tokens = x.tokens - c.n, tokens_at = clock_timestamp(),
+      blocked_until = case when x.troubles >= 5 then clock_timestamp() + lease_ms * interval '1 ms' else a.blocked_until end
     from account x
     join (select tenant_id, channel_account_id, count(*)::int as n from claimed group by 1, 2) c
       using (tenant_id, channel_account_id)
-    where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id and x.per_second is not null
+    where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id
+      and (x.per_second is not null or x.troubles >= 5)
   )
   select c.tenant_id, c.delivery_id, c.channel_account_id, c.conversation_id, c.thread_id, c.run_id, c.current_token, c.kind,
     c.payload, c.attempts, c.refusals, c.source_kind, c.part, c.on_unknown, c.reserved_message_id

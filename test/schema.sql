@@ -98,6 +98,7 @@ table channel_accounts with (fillfactor=70)
   paused_code text
   paused_at timestamp with time zone
   blocked_until timestamp with time zone
+  troubles integer not null default 0
   per_second double precision
   tokens double precision not null default 0
   tokens_at timestamp with time zone not null default clock_timestamp()
@@ -259,6 +260,7 @@ table deliveries with (fillfactor=85)
   provider_message_id text
   error_code text
   duplicate boolean not null default false
+  noted_at timestamp with time zone
   created_at timestamp with time zone not null default clock_timestamp()
   updated_at timestamp with time zone not null default clock_timestamp()
   settled_at timestamp with time zone
@@ -277,6 +279,7 @@ table deliveries with (fillfactor=85)
   CREATE INDEX deliveries_ready ON perdure.deliveries USING btree (tenant_id, channel_account_id, next_at, seq) WHERE ((status = 'pending'::text) AND head)
   CREATE INDEX deliveries_sending ON perdure.deliveries USING btree (lease_until) WHERE (status = 'sending'::text)
   CREATE INDEX deliveries_thread ON perdure.deliveries USING btree (tenant_id, thread_id, seq DESC)
+  CREATE INDEX deliveries_unheard ON perdure.deliveries USING btree (tenant_id, thread_id) WHERE ((noted_at IS NULL) AND (status = ANY (ARRAY['unknown'::text, 'failed'::text, 'expired'::text])))
   CREATE INDEX deliveries_unsure ON perdure.deliveries USING btree (next_at) WHERE ((status = 'unknown'::text) AND head)
   CREATE INDEX deliveries_waiting ON perdure.deliveries USING btree (tenant_id, conversation_id, seq) WHERE (status = ANY (ARRAY['pending'::text, 'parked'::text]))
   CREATE UNIQUE INDEX deliveries_one_head ON perdure.deliveries USING btree (tenant_id, conversation_id) WHERE head
@@ -788,8 +791,10 @@ begin
     ) n
   ),
   account as materialized (
-    select a.tenant_id, a.channel_account_id, a.per_second,
-      case when a.per_second is null then slots
+    -- One that was out of order is tried with one message.
+    select a.tenant_id, a.channel_account_id, a.per_second, a.troubles,
+      case when a.troubles >= 5 then 1
+        when a.per_second is null then slots
         else least(greatest(a.per_second, 1),
           a.tokens + a.per_second * extract(epoch from clock_timestamp() - a.tokens_at)) end as tokens
     from walk w
@@ -832,11 +837,13 @@ begin
   ),
   spent as (
     update channel_accounts a
-    set tokens = x.tokens - c.n, tokens_at = clock_timestamp()
+    set tokens = x.tokens - c.n, tokens_at = clock_timestamp(),
+      blocked_until = case when x.troubles >= 5 then clock_timestamp() + lease_ms * interval '1 ms' else a.blocked_until end
     from account x
     join (select tenant_id, channel_account_id, count(*)::int as n from claimed group by 1, 2) c
       using (tenant_id, channel_account_id)
-    where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id and x.per_second is not null
+    where a.tenant_id = x.tenant_id and a.channel_account_id = x.channel_account_id
+      and (x.per_second is not null or x.troubles >= 5)
   )
   select c.tenant_id, c.delivery_id, c.channel_account_id, c.conversation_id, c.thread_id, c.run_id, c.current_token, c.kind,
     c.payload, c.attempts, c.refusals, c.source_kind, c.part, c.on_unknown, c.reserved_message_id
@@ -1405,7 +1412,9 @@ begin
     select tenant, (p ->> 'delivery_id')::uuid, p ->> 'source_kind', (p ->> 'source_id')::uuid, (p ->> 'part')::int,
       (p ->> 'thread_id')::uuid, (p ->> 'run_id')::uuid, c.channel_account_id, c.conversation_id, p ->> 'kind',
       convert_to(p ->> 'payload', 'UTF8'), sha256(convert_to(p ->> 'payload', 'UTF8')), p ->> 'on_unknown',
-      (p ->> 'not_after')::timestamptz, case when c.unreachable_at is null then 'pending' else 'parked' end, c.unreachable_code
+      (p ->> 'not_after')::timestamptz,
+      case when p ->> 'suppressed' is not null then 'suppressed' when c.unreachable_at is null then 'pending' else 'parked' end,
+      coalesce(p ->> 'suppressed', c.unreachable_code)
     from json_array_elements(posted) with ordinality as rows(p, position)
     join conversations c on c.tenant_id = tenant and c.conversation_id = (p ->> 'conversation_id')::uuid
     order by position

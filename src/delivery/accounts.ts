@@ -14,6 +14,8 @@ export type AccountRow = Readonly<{
   pausedCode: string | null;
   pausedAt: Date | null;
   blockedUntil: Date | null;
+  /** Messages in a row without a proper answer. */
+  troubles: number;
   cursor: string | null;
   version: number;
   createdAt: Date;
@@ -22,7 +24,7 @@ export type AccountRow = Readonly<{
 
 const COLUMNS = `
   tenant_id as "tenantId", channel_account_id as "channelAccountId", kind, name, credentials, settings, status,
-  paused_code as "pausedCode", paused_at as "pausedAt", blocked_until as "blockedUntil", cursor, version,
+  paused_code as "pausedCode", paused_at as "pausedAt", blocked_until as "blockedUntil", troubles, cursor, version,
   created_at as "createdAt", updated_at as "updatedAt"`;
 
 export type AccountKey = Readonly<{ tenantId: TenantId; channelAccountId: ChannelAccountId }>;
@@ -122,6 +124,28 @@ export async function noteHeard(sql: Sql, key: AccountKey): Promise<void> {
   );
 }
 
+/** So many messages in a row without a proper answer, and the account rests: from so long, to so long at most. */
+const MOST_TROUBLES = 5;
+const REST_MS = 15_000;
+const MOST_REST_MS = 10 * 60_000;
+
+/**
+ * What a try said of the channel: that it is out of order, or that it isn't. After some in a row nothing is sent for a while, then one message,
+ * so that an outage doesn't make everything that waits something of which nobody knows. Returns until when it rests, where it has just begun to.
+ */
+export async function noteTrouble(sql: Sql, key: AccountKey, isTrouble: boolean): Promise<Date | null> {
+  const { rows } = await sql.query<{ blockedUntil: Date | null }>(
+    `update channel_accounts
+    set troubles = case when $3 then troubles + 1 else 0 end,
+      blocked_until = case when $3 and troubles + 1 >= ${MOST_TROUBLES}
+        then clock_timestamp() + least(${MOST_REST_MS}, ${REST_MS} * power(2, troubles + 1 - ${MOST_TROUBLES})) * interval '1 ms' end
+    where tenant_id = $1 and channel_account_id = $2 and ($3 or troubles > 0)
+    returning blocked_until as "blockedUntil"`,
+    [key.tenantId, key.channelAccountId, isTrouble],
+  );
+  return rows[0]?.blockedUntil ?? null;
+}
+
 /** Nothing more of it goes out. True for the first to say so. */
 export async function pauseAccount(sql: Sql, key: AccountKey, code: string): Promise<boolean> {
   const { rowCount } = await sql.query(
@@ -149,7 +173,7 @@ export async function updateAccount(
       status = case when $5::boolean then 'paused' when $5 is null then status else 'open' end,
       paused_code = case when $5::boolean then 'by_hand' when $5 is null then paused_code end,
       paused_at = case when $5::boolean then clock_timestamp() when $5 is null then paused_at end,
-      blocked_until = case when $5 is null then blocked_until end,
+      blocked_until = case when $5 is null then blocked_until end, troubles = case when $5 is null then troubles else 0 end,
       updated_at = clock_timestamp()
     where tenant_id = $1 and channel_account_id = $2
     returning ${COLUMNS}`,

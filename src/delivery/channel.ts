@@ -55,6 +55,8 @@ export type ChannelAdapter = Readonly<{
     perSecond: number | null;
     /** From one try that didn't get through to the next; after the last of them it is left to a person. Left out: over about two hours. */
     pausesMs?: readonly number[];
+    /** Each address is somebody else's server: that one is out of order says nothing of the others. */
+    manyProviders?: boolean;
   }>;
   /** What makes an address the same one again. */
   addressKey(address: Address): string;

@@ -17,6 +17,8 @@ export type Posted = Readonly<{
   payload: string;
   on_unknown: OnUnknown;
   not_after: string | null;
+  /** Why it isn't sent at all: it is only to be seen. */
+  suppressed?: string;
 }>;
 
 /** What a source has to say there, one row for each message that it takes. */
@@ -222,6 +224,35 @@ export async function recoverDeliveries(sql: Sql, unsureAfterMs: number): Promis
   return rows[0]?.n ?? 0;
 }
 
+/** What a source had to say, and which of its parts may not have arrived; `status` is the worst. */
+export type Unheard = Readonly<{ at: Date; status: "unknown" | "failed"; parts: number; lost: number }>;
+
+/** What the agent hasn't been told of yet; from now on it has. */
+export async function takeUnheard(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<Unheard[]> {
+  const { rows } = await sql.query<Unheard>(
+    `with noted as (
+      update deliveries
+      set noted_at = clock_timestamp()
+      where tenant_id = $1 and thread_id = $2 and noted_at is null and status in ('unknown', 'failed', 'expired') and not head
+        and source_kind in ('reply', 'question', 'followup', 'outreach')
+      returning source_kind, source_id, status, created_at
+    )
+    select min(n.created_at) as at, case when bool_or(n.status <> 'unknown') then 'failed' else 'unknown' end as status,
+      count(*)::int as lost, (
+        select count(*)::int
+        from deliveries d
+        where d.tenant_id = $1 and d.source_kind = n.source_kind and d.source_id = n.source_id) as parts
+    from noted n
+    group by n.source_kind, n.source_id
+    order by at`,
+    [of.tenantId, of.threadId],
+  );
+  return rows;
+}
+
 /** Whether somebody is still to be told of what runs of the thread came to. */
 export async function hasToTell(sql: Sql, of: Readonly<{ tenantId: TenantId; threadId: ThreadId }>): Promise<boolean> {
   const { rowCount } = await sql.query(
@@ -379,6 +410,8 @@ export type DeliveryRow = Readonly<{
   providerMessageId: string | null;
   errorCode: string | null;
   duplicate: boolean;
+  /** Some parts of what it is of arrived, and some didn't. */
+  partial: boolean;
   createdAt: Date;
   updatedAt: Date;
   settledAt: Date | null;
@@ -401,7 +434,11 @@ export async function listDeliveries(
       d.part, d.thread_id as "threadId", d.run_id as "runId", d.channel_account_id as "channelAccountId", a.kind as channel,
       d.conversation_id as "conversationId", d.kind, d.on_unknown as "onUnknown", d.status, d.next_at as "nextAt",
       d.not_after as "notAfter", d.attempts, d.provider_message_id as "providerMessageId", d.error_code as "errorCode",
-      d.duplicate, d.created_at as "createdAt", d.updated_at as "updatedAt", d.settled_at as "settledAt"
+      d.duplicate, (
+        select bool_or(o.status in ('sent', 'delivered', 'read')) and bool_or(o.status in ('unknown', 'failed', 'expired', 'suppressed'))
+        from deliveries o
+        where o.tenant_id = d.tenant_id and o.source_kind = d.source_kind and o.source_id = d.source_id) as partial,
+      d.created_at as "createdAt", d.updated_at as "updatedAt", d.settled_at as "settledAt"
     from deliveries d
     join channel_accounts a using (tenant_id, channel_account_id)
     where d.tenant_id = $1 and ($2::uuid is null or d.thread_id = $2) and ($3::text is null or d.status = $3)

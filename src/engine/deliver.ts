@@ -4,7 +4,7 @@ import type { Rendered, SendResult } from "../core/channel.js";
 import type { Deps } from "../core/deps.js";
 import { isEngineError } from "../core/errors.js";
 import { backoffMs, isTransientDbError } from "../core/retry.js";
-import { pauseAccount } from "../delivery/accounts.js";
+import { noteTrouble, pauseAccount } from "../delivery/accounts.js";
 import type { ChannelAdapter, SendContext } from "../delivery/channel.js";
 import { moveConversation, setReachable } from "../delivery/conversations.js";
 import {
@@ -80,6 +80,7 @@ async function sendAndSettle(deps: Deps, options: DeliverOptions, delivery: Clai
   if (result === "lost") return;
   await options.at?.("answered", delivery);
   await write(deps, options, delivery, opened, started, result);
+  await noteHealth(deps, options, opened, result);
 }
 
 async function openOrPutOff(
@@ -178,6 +179,24 @@ async function write(
     case "unknown":
       return settled(deps, options, delivery, outcome);
   }
+}
+
+/** What the network says, and 5xx. */
+const OUT_OF_ORDER = /^(?:[A-Z]|http_5)/;
+
+/** Where all addresses of an account are one provider's: what is out of order for one is for all. */
+async function noteHealth(
+  deps: Deps,
+  options: DeliverOptions,
+  { adapter: { defaults }, row }: OpenAccount,
+  result: SendResult,
+): Promise<void> {
+  const isTrouble = result.kind === "unknown" || (result.kind === "not_sent" && OUT_OF_ORDER.test(result.code));
+  if (defaults.manyProviders === true || (!isTrouble && row.troubles === 0)) return;
+  const restsUntil = await untilAnswered(deps, options, () => noteTrouble(deps.db, row, isTrouble));
+  if (restsUntil === null) return;
+  const fields = { channel_account_id: row.channelAccountId, until: restsUntil.toISOString() };
+  deps.log.warn(fields, "a channel is out of order: nothing is sent there for a while");
 }
 
 function outcomeOf(

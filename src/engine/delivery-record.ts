@@ -54,6 +54,7 @@ export function deliveryRecord(delivery: DeliveryRow) {
     provider_message_id: delivery.providerMessageId,
     error_code: delivery.errorCode,
     duplicate: delivery.duplicate,
+    partial: delivery.partial,
     created_at: delivery.createdAt,
     updated_at: delivery.updatedAt,
     settled_at: delivery.settledAt,

@@ -34,6 +34,8 @@ export function createPost(deps: Deps, accounts: Accounts): Post {
     // What a follow-up's work comes to is told on the conversation's thread, by a run of its own.
     const answer = finished && run.followupPart !== "work" ? answerIn(values) : undefined;
     const asked = finished ? [] : questionsIn(open);
+    const isSilent = answer === undefined && finished && run.followupPart === null;
+    if (isSilent) return [nothingSaid(deps, run, run.conversationId)];
     if (answer === undefined && asked.length === 0) return [];
     const there = await openConversation(deps, accounts, { ...run, conversationId: run.conversationId });
     if (there === undefined) return [];
@@ -49,6 +51,15 @@ export function createPost(deps: Deps, accounts: Accounts): Post {
       ...asked.flatMap(({ interruptId, outgoing }) => say("question", uuidv5(interruptId, run.threadId), outgoing)),
     ];
   };
+}
+
+/** Nothing is sent, and whoever looks for the answer sees why. */
+function nothingSaid({ ids }: Pick<Deps, "ids">, run: Speaker, conversationId: ConversationId): Posted {
+  const [posted] = postedOf([{ kind: "text", payload: { text: "" } }], {
+    ...({ source: "reply", sourceId: run.runId, onUnknown: "hold" } as const),
+    ...{ newId: () => ids.next<DeliveryId>(), threadId: run.threadId, runId: run.runId, conversationId },
+  });
+  return { ...(posted as Posted), suppressed: "empty_reply" };
 }
 
 /** What a schedule made is judged again when it goes out, and isn't wanted for ever. */

@@ -126,3 +126,29 @@ it("two deliverers send each of many once, whatever becomes of their order", asy
     ).toEqual(chats.map((id) => `for ${id}`).sort());
   });
 });
+
+it("a channel that is out of order is left alone for a while, then tried with one message: what waits doesn't become unknown", async () => {
+  await withBot(async ({ telegram, chat, post, deps, deliverer }) => {
+    telegram.breaks({ fault: { status: 502, body: "<html>" } });
+    for (let id = 1; id <= 60; id += 1) await post(await chat(id), [`for ${id}`], "hold");
+    deliverer();
+    const count = async (status: string) =>
+      (await deps.db.query("select 1 from deliveries where status = $1", [status])).rows.length;
+    const rests = async () =>
+      (await deps.db.query("select 1 from channel_accounts where blocked_until > clock_timestamp()")).rows.length;
+    await until("it rests", async () => (await rests()) === 1 && (await count("sending")) === 0);
+    const lost = await count("unknown");
+    // As many as were on their way when it began.
+    expect(lost).toBeLessThanOrEqual(20);
+    expect(await count("pending")).toBe(60 - lost);
+    const again = "update channel_accounts set blocked_until = clock_timestamp()";
+    await deps.db.query(again);
+    deps.notifier.notify("deliveries");
+    await until("one more was tried", async () => (await count("unknown")) === lost + 1);
+    await until("it rests again", rests);
+    telegram.mends();
+    await deps.db.query(again);
+    deps.notifier.notify("deliveries");
+    await until("the others go", async () => (await count("sent")) === 60 - lost - 1, { timeoutMs: 20_000 });
+  });
+});

@@ -59,7 +59,7 @@ it("whatever goes wrong on the way, the answer comes once", async () => {
     for (const [index, [path, fault]] of FAULTS.entries()) {
       const isIt = (request: StandInRequest) => request.path.endsWith(path) && request.body["chat_id"] === index + 1;
       telegram.breaks({ fault, times: 1, if: isIt });
-      ids.push(...(await outbox.post(await chat(index + 1), TEXTS, "reserve_edit")));
+      ids.push(...(await outbox.post(await chat(index + 1, path), TEXTS, "reserve_edit")));
     }
     outbox.deliverer();
     await allSent(outbox, ids);
@@ -89,14 +89,21 @@ async function withBot(
   work: (
     outbox: Outbox,
     telegram: TelegramStandIn,
-    chat: (id: number) => ReturnType<Outbox["conversation"]>,
+    /** Of accounts of their own, where what goes wrong with one must not be held against the other. */
+    chat: (id: number, account?: string) => ReturnType<Outbox["conversation"]>,
   ) => Promise<void>,
 ): Promise<void> {
   const telegram = await startTelegram();
   try {
     await withOutbox(async (outbox) => {
-      const account = await outbox.account("telegram", { token: telegram.token }, { api_root: telegram.url });
-      await work(outbox, telegram, (id) => outbox.conversation(account, { chat_id: id }));
+      const accounts = new Map<string, Awaited<ReturnType<Outbox["account"]>>>();
+      await work(outbox, telegram, async (id, name = "") => {
+        const known = accounts.get(name);
+        const account =
+          known ?? (await outbox.account("telegram", { token: telegram.token }, { api_root: telegram.url }));
+        accounts.set(name, account);
+        return outbox.conversation(account, { chat_id: id });
+      });
     });
   } finally {
     await telegram.close();

@@ -43,7 +43,7 @@ export function createRunWebhook({ rules, secrets, allowPrivate }: RunWebhookOpt
     credentials: z.object({}),
     settings: z.object({}),
     address: z.object({ url: z.string() }),
-    defaults: { onUnknown: "resend", timeoutMs: 20_000, perSecond: null, pausesMs: PAUSES_MS },
+    defaults: { onUnknown: "resend", timeoutMs: 20_000, perSecond: null, pausesMs: PAUSES_MS, manyProviders: true },
     addressKey: ({ url }) => String(url),
     spacingMs: () => 0,
     render: (outgoing): Rendered[] => [{ kind: "event", payload: { ...outgoing } }],

@@ -35,7 +35,7 @@ export const webhook: ChannelAdapter = {
   credentials,
   settings,
   address,
-  defaults: { onUnknown: "resend", timeoutMs: 20_000, perSecond: null, pausesMs: PAUSES_MS },
+  defaults: { onUnknown: "resend", timeoutMs: 20_000, perSecond: null, pausesMs: PAUSES_MS, manyProviders: true },
   addressKey: ({ url }) => String(url),
   spacingMs: () => 0,
   render: (outgoing: Outgoing): Rendered[] => [{ kind: "event", payload: { type: "message", data: outgoing } }],

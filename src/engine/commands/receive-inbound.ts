@@ -28,6 +28,7 @@ import { afterCreation, createRunIn, type CreateRunInput } from "./create-run.js
 import { messageIdOf, orderMessages } from "./order-messages.js";
 import { addressRef, callerOf } from "./inbound-of.js";
 import { receivePress } from "./receive-press.js";
+import { withNote } from "./tell-agent.js";
 
 type Of<K extends InboundEvent["kind"]> = Extract<InboundEvent, { kind: K }>;
 
@@ -153,8 +154,9 @@ async function acceptMessage(
     threadId: known?.threadId ?? deps.ids.next<ThreadId>(),
   };
   const answered = known === undefined ? asked : await asAnswer(sql, asked, known, event);
-  const input = { ...answered, ...place, ifNotExists: known === undefined ? "create" : "reject" } as const;
   const runId = deps.ids.next<RunId>();
+  const request = known === undefined ? asked.request : await withNote(sql, known, answered.request, runId);
+  const input = { ...answered, request, ...place, ifNotExists: known === undefined ? "create" : "reject" } as const;
   const created = await createRunIn(deps, sql, input, runId);
   if ("waiting" in created) throw created.waiting;
   const { person, address } = event;
