@@ -334,12 +334,15 @@ begin
   if said = 'failed' then
     update deliveries r
     set status = case code when 'window_closed' then 'parked' else 'failed' end, error_code = code, head = false, lease_until = null, updated_at = clock_timestamp(),
+      -- It went out, and whoever sent it won't count that any more.
+      attempts = r.attempts + (r.status = 'sending')::int,
       provider_message_id = coalesce(r.provider_message_id, message_id), unknown_since = null,
       settled_at = clock_timestamp()
     where r.tenant_id = tenant and r.delivery_id = delivery and r.status in ('sending', 'unknown', 'sent');
   else
     update deliveries r
     set status = said, error_code = null, head = false, lease_until = null, updated_at = clock_timestamp(),
+      attempts = r.attempts + (r.status = 'sending')::int,
       provider_message_id = coalesce(r.provider_message_id, message_id), unknown_since = null,
       settled_at = coalesce(r.settled_at, clock_timestamp())
     where r.tenant_id = tenant and r.delivery_id = delivery

@@ -13,6 +13,21 @@ it("a message is answered, and receipts say that it was delivered, whatever orde
   });
 });
 
+it("a receipt that comes before the answer says that the message went out, once", async () => {
+  await withWhatsApp({}, async ({ whatsapp, statuses, deps: { db } }) => {
+    whatsapp.fails("hang");
+    await whatsapp.says("hello");
+    await until("it is delivered", async () => (await statuses()).join() === "delivered");
+    // What never answers is cut off.
+    await whatsapp.close();
+    const settled = async () => (await db.query("select 1 from delivery_attempts where settled_at is not null")).rows;
+    await until("its try is over", async () => (await settled()).length === 1);
+    expect((await db.query("select status, attempts from deliveries")).rows).toEqual([
+      { status: "delivered", attempts: 1 },
+    ]);
+  });
+});
+
 it("a message after the window is announced once, and comes when the person asks for it, on the same thread", async () => {
   const template = { name: "followup_ready", language: "en_US", parameters: ["your order"] };
   await withWhatsApp({ template }, async ({ whatsapp, statuses, closeWindow, post, deps: { db } }) => {
