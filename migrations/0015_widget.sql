@@ -51,33 +51,55 @@ begin
 end
 $write$;
 
--- A message to somebody in the web has nowhere to be sent: its row is the message. A trigger, since messages are posted from several places,
--- and none of them may leave one to a deliverer.
-create function delivery_to_inbox() returns trigger
-language plpgsql as $inbox$
+-- Whether the account of a message is of kind web.
+create function is_web(tenant text, account uuid) returns boolean
+language sql stable as $web$
+  select exists (
+    select 1 from channel_accounts where tenant_id = tenant and channel_account_id = account and kind = 'web')
+$web$;
+
+-- A message to somebody in the web has nowhere to be sent: it is as soon as it is posted. Only what a schedule wants to say is left to a
+-- deliverer, which judges it once more. A trigger, since messages are posted from several places.
+create function send_to_web() returns trigger
+language plpgsql as $send$
 declare
   d deliveries;
 begin
-  perform 1
-  from channel_accounts
-  where tenant_id = new.tenant_id and channel_account_id = new.channel_account_id and kind = 'web';
-  if not found then return null; end if;
-  insert into inbox_items (tenant_id, conversation_id, seq, delivery_id)
-  values (new.tenant_id, new.conversation_id, next_inbox_seq(new.tenant_id, new.conversation_id), new.delivery_id);
+  if not is_web(new.tenant_id, new.channel_account_id) then return null; end if;
   update deliveries
   set status = 'sent', attempts = 1, provider_message_id = delivery_id::text, error_code = null, settled_at = clock_timestamp(),
     updated_at = clock_timestamp()
   where tenant_id = new.tenant_id and delivery_id = new.delivery_id
   returning * into d;
   perform log_delivery(d, 'sent', null);
+  return null;
+end
+$send$;
+
+create trigger send_to_web after insert on deliveries
+  for each row
+  when (new.source_kind <> 'outreach')
+  execute function send_to_web();
+
+-- What is sent to somebody in the web is in their inbox, however it came to be sent, and once.
+create function sent_to_inbox() returns trigger
+language plpgsql as $inbox$
+begin
+  if not is_web(new.tenant_id, new.channel_account_id)
+    or exists (select 1 from inbox_items where tenant_id = new.tenant_id and delivery_id = new.delivery_id) then
+    return null;
+  end if;
+  insert into inbox_items (tenant_id, conversation_id, seq, delivery_id)
+  values (new.tenant_id, new.conversation_id, next_inbox_seq(new.tenant_id, new.conversation_id), new.delivery_id);
   perform tell_inbox(new.conversation_id);
   return null;
 end
 $inbox$;
 
-create trigger delivery_to_inbox after insert on deliveries
+create trigger sent_to_inbox after update of status on deliveries
   for each row
-  execute function delivery_to_inbox();
+  when (new.status = 'sent' and old.status <> 'sent')
+  execute function sent_to_inbox();
 
 -- A client has everything up to there, or the person has seen it: delivered, or read. Numbers only grow.
 create function take_inbox(tenant text, conversation uuid, up_to bigint, seen boolean) returns void

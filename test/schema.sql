@@ -283,7 +283,8 @@ table deliveries with (fillfactor=85)
   CREATE INDEX deliveries_unsure ON perdure.deliveries USING btree (next_at) WHERE ((status = 'unknown'::text) AND head)
   CREATE INDEX deliveries_waiting ON perdure.deliveries USING btree (tenant_id, conversation_id, seq) WHERE (status = ANY (ARRAY['pending'::text, 'parked'::text]))
   CREATE UNIQUE INDEX deliveries_one_head ON perdure.deliveries USING btree (tenant_id, conversation_id) WHERE head
-  CREATE TRIGGER delivery_to_inbox AFTER INSERT ON perdure.deliveries FOR EACH ROW EXECUTE FUNCTION delivery_to_inbox()
+  CREATE TRIGGER send_to_web AFTER INSERT ON perdure.deliveries FOR EACH ROW WHEN ((new.source_kind <> 'outreach'::text)) EXECUTE FUNCTION send_to_web()
+  CREATE TRIGGER sent_to_inbox AFTER UPDATE OF status ON perdure.deliveries FOR EACH ROW WHEN (((new.status = 'sent'::text) AND (old.status <> 'sent'::text))) EXECUTE FUNCTION sent_to_inbox()
 
 table delivery_attempts
   tenant_id text collate "C" not null
@@ -1012,31 +1013,6 @@ end
 $function$
 
 
-CREATE OR REPLACE FUNCTION perdure.delivery_to_inbox()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-declare
-  d deliveries;
-begin
-  perform 1
-  from channel_accounts
-  where tenant_id = new.tenant_id and channel_account_id = new.channel_account_id and kind = 'web';
-  if not found then return null; end if;
-  insert into inbox_items (tenant_id, conversation_id, seq, delivery_id)
-  values (new.tenant_id, new.conversation_id, next_inbox_seq(new.tenant_id, new.conversation_id), new.delivery_id);
-  update deliveries
-  set status = 'sent', attempts = 1, provider_message_id = delivery_id::text, error_code = null, settled_at = clock_timestamp(),
-    updated_at = clock_timestamp()
-  where tenant_id = new.tenant_id and delivery_id = new.delivery_id
-  returning * into d;
-  perform log_delivery(d, 'sent', null);
-  perform tell_inbox(new.conversation_id);
-  return null;
-end
-$function$
-
-
 CREATE OR REPLACE FUNCTION perdure.fits(attributes jsonb, wanted jsonb)
  RETURNS boolean
  LANGUAGE sql
@@ -1173,6 +1149,16 @@ AS $function$
     join suppressions s on s.tenant_id = p.tenant_id and s.contact_key = p.key
     where l.tenant_id = tenant and l.conversation_id = conversation and (s.scope = 'all' or marketing)
   )
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.is_web(tenant text, account uuid)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select exists (
+    select 1 from channel_accounts where tenant_id = tenant and channel_account_id = account and kind = 'web')
 $function$
 
 
@@ -1535,6 +1521,42 @@ begin
   insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
   values (new.tenant_id, gen_random_uuid(), 'run.webhook', new.run_id, clock_timestamp())
   on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  return null;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.send_to_web()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  d deliveries;
+begin
+  if not is_web(new.tenant_id, new.channel_account_id) then return null; end if;
+  update deliveries
+  set status = 'sent', attempts = 1, provider_message_id = delivery_id::text, error_code = null, settled_at = clock_timestamp(),
+    updated_at = clock_timestamp()
+  where tenant_id = new.tenant_id and delivery_id = new.delivery_id
+  returning * into d;
+  perform log_delivery(d, 'sent', null);
+  return null;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.sent_to_inbox()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if not is_web(new.tenant_id, new.channel_account_id)
+    or exists (select 1 from inbox_items where tenant_id = new.tenant_id and delivery_id = new.delivery_id) then
+    return null;
+  end if;
+  insert into inbox_items (tenant_id, conversation_id, seq, delivery_id)
+  values (new.tenant_id, new.conversation_id, next_inbox_seq(new.tenant_id, new.conversation_id), new.delivery_id);
+  perform tell_inbox(new.conversation_id);
   return null;
 end
 $function$

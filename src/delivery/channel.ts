@@ -61,7 +61,7 @@ export type ChannelAdapter = Readonly<{
   /** What makes an address the same one again. */
   addressKey(address: Address): string;
   /** What the conversation at an address is called, where that must be known before there is one. */
-  conversationId?(accountId: string, address: Address): ConversationId;
+  conversationId?(at: Readonly<{ channelAccountId: string; addressKey: string }>): ConversationId;
   /** At least so long between two messages to one address, in ms. */
   spacingMs(address: Address): number;
   /** Gives it the channel's form, cut into as many messages as it takes; pure. */

@@ -1,10 +1,12 @@
 // The web widget's inbox: what is said there is there once, for whoever reads it, however they lose their connection.
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { SignJWT } from "jose";
 import { expect, it } from "vitest";
+import { composeLoops, type ComposedEngine } from "../../src/compose.js";
 import { approve } from "../../src/engine/approve.js";
 import { until } from "../helpers/wait.js";
-import { type Frame, type Page, readEvents, type Widget, withWidget } from "../helpers/widget.js";
+import { type Frame, IDENTITY_SECRET, type Page, readEvents, type Widget, withWidget } from "../helpers/widget.js";
 
 const last = (messages: BaseMessage[]) => messages.at(-1)?.text ?? "";
 const echo = new StateGraph(MessagesAnnotation)
@@ -109,7 +111,7 @@ async function post(widget: Widget, page: Page, writer: number, count: number): 
   for (let n = 0; n < count; n += 1) {
     await widget.deps.db.query(
       `select post_deliveries('default', json_build_array(json_build_object('delivery_id', gen_random_uuid(),
-        'source_kind', 'outreach', 'source_id', gen_random_uuid(), 'part', 0, 'thread_id', c.thread_id,
+        'source_kind', 'notice', 'source_id', gen_random_uuid(), 'part', 0, 'thread_id', c.thread_id,
         'conversation_id', c.conversation_id, 'kind', 'item', 'payload', json_build_object('text', $2::text)::text, 'on_unknown', 'hold')))
       from conversations c where c.conversation_id = $1`,
       [page.conversationId, `${writer}:${n}`],
@@ -199,5 +201,41 @@ it("a question is decided by its person, once, and everybody who reads sees how"
     expect(items.slice(1)).toMatchObject([{ approval: { status: "decided" } }, { text: "paid" }]);
     const state = (await page.ask("GET", "/items?after=3")).json;
     expect(state["approvals"]).toMatchObject([{ status: "decided" }]);
+  });
+});
+
+it("what a schedule says to somebody who hasn't written yet is judged before it is in their inbox", async () => {
+  await withWidget({ graphs: { agent: echo } }, async (widget) => {
+    const { call, accountId } = widget;
+    for (const key of ["ana", "bob"]) {
+      const place = { channel_account_id: accountId, address: { contact: key } };
+      const { conversation_id: id } = (await call("PUT", "/v1/conversations", place)).json;
+      expect((await call("POST", "/v1/contacts", { key, conversation_ids: [id] })).status).toBe(201);
+    }
+    const audience = { where: [] };
+    const schedule = { name: "news", about: "news", mode: "remind", time_zone: "UTC", jitter: "PT0S", audience };
+    const made = await call("POST", "/v1/schedules", { ...schedule, when: { cron: "0 0 1 1 *" }, instruction: "News" });
+    await call("POST", `/v1/schedules/${String(made.json["schedule_id"])}/run`, {});
+    const waiting = "select 1 from deliveries where source_kind = 'outreach' and status = 'pending'";
+    await until("both are posted", async () => (await rowsOf(widget, waiting)).length === 2);
+    await call("POST", "/v1/suppressions", { contact_key: "bob" });
+    const [deliverer] = composeLoops(widget.engine as ComposedEngine, ["deliverer"], { concurrency: 1 });
+    deliverer?.start();
+    const over = "select status from deliveries where settled_at is not null or status = 'suppressed' order by status";
+    const statusesOf = async () => (await rowsOf<{ status: string }>(widget, over)).map(({ status }) => status);
+    await until("both are judged", async () => (await statusesOf()).length === 2);
+    await deliverer?.stop();
+    expect(await statusesOf()).toEqual(["sent", "suppressed"]);
+    const sign = (sub: string) =>
+      new SignJWT({ sub })
+        .setProtectedHeader({ alg: "HS256" })
+        .setExpirationTime("5m")
+        .sign(new TextEncoder().encode(IDENTITY_SECRET));
+    const [ana, bob] = [
+      await widget.visit({ identity: await sign("ana") }),
+      await widget.visit({ identity: await sign("bob") }),
+    ];
+    expect(await ana.items()).toMatchObject([{ text: "News", seq: 1, author: "agent" }]);
+    expect(await bob.items()).toEqual([]);
   });
 });

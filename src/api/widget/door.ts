@@ -73,7 +73,7 @@ export async function visiting(engine: Engine, c: Context<ApiEnv>): Promise<Visi
 
 /** A contact has one with each account, and it is called so before it has begun. */
 export function conversationOf({ adapter, row }: OpenAccount, contact: string): ConversationId {
-  const id = adapter.conversationId?.(row.channelAccountId, { contact });
+  const id = adapter.conversationId?.({ ...row, addressKey: adapter.addressKey({ contact }) });
   if (id === undefined) throw new EngineError("internal", `conversations of kind ${row.kind} have no ids of their own`);
   return id;
 }

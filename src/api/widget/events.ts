@@ -13,6 +13,8 @@ const RETRY_MS = 3_000;
 const COMMENT_MS = 15_000;
 /** Tokens are renewed between two streams, and a deploy moves clients bit by bit. */
 const OPEN_MS = 10 * 60_000;
+/** What comes in a burst is told together. */
+const GATHER_MS = 50;
 const PAGE = 200;
 const NEWS = "news";
 
@@ -42,13 +44,16 @@ async function follow(engine: Engine, visiting: Visiting, afterSeq: number, body
       try {
         if (at.told === null) await takeInbox(db, { ...visiting, upTo: afterSeq, seen: false });
         at = await tell(engine, visiting, at, body);
+        // It has come since, and may have been told of before we listened for it.
         if ((at.told?.last_seq ?? 0) > at.afterSeq) continue;
       } catch (error) {
         // A database that is away for a while is waited for: the client would only come back and ask again.
         if (!isTransientDbError(error)) throw error;
       }
-      const heard = await ear.wait(Math.min(COMMENT_MS, untilMs - clock.monotonicMs()));
+      const lookedAtMs = clock.monotonicMs();
+      const heard = await ear.wait(Math.min(COMMENT_MS, untilMs - lookedAtMs));
       if (!heard) await body.write(": \n\n");
+      else await clock.sleep(lookedAtMs + GATHER_MS - clock.monotonicMs(), body.gone);
     }
   } finally {
     ear.close();

@@ -125,7 +125,11 @@ export function widgetRoutes(engine: Engine): Hono<ApiEnv> {
     const isAskedHere = approval !== undefined && (await askingThreads(db, visit)).includes(approval.threadId);
     if (!isAskedHere) throw new EngineError("not_found", `Approval ${approvalId} not found`);
     const told = await receivePress(engine, visit.opened, {
-      ...({ kind: "press", reference: null, externalId: `${visit.conversationId}:${c.get("requestId")}` } as const),
+      ...({
+        kind: "press",
+        reference: null,
+        externalId: `${visit.conversationId}:press:${c.get("requestId")}`,
+      } as const),
       ...fromOf(visit),
       id: `ap:${approval.interruptId}:${decision === "approve" ? "y" : "n"}`,
     });

@@ -1,4 +1,4 @@
-// The web widget: an inbox that browsers read. A message is there when its row is committed, so nothing is ever sent; what browsers
+// The web widget: an inbox that browsers read. A message is there when its row says that it is sent, so no byte ever leaves; what browsers
 // bring comes through the widget's own routes.
 import { v5 as uuidv5 } from "uuid";
 import { z } from "zod";
@@ -29,11 +29,12 @@ export const web: ChannelAdapter = {
   credentials,
   settings,
   address,
-  defaults: { onUnknown: "hold", timeoutMs: 5_000, perSecond: null },
+  // Sent again it is the same item.
+  defaults: { onUnknown: "resend", timeoutMs: 5_000, perSecond: null },
   addressKey: ({ contact }) => String(contact),
-  conversationId: (accountId, { contact }) => uuidv5(String(contact), accountId) as ConversationId,
+  conversationId: ({ channelAccountId, addressKey }) => uuidv5(addressKey, channelAccountId) as ConversationId,
   spacingMs: () => 0,
   render: ({ text, buttons = [] }: Outgoing): Rendered[] => [{ kind: "item", payload: { text, buttons } }],
-  // Its row has been the message since it was posted.
+  // Its row is the message: it is in the inbox with the status that this makes.
   send: (_, { deliveryId }) => Promise.resolve({ kind: "sent", messageId: deliveryId }),
 };

@@ -1,6 +1,6 @@
 // Ties an address in a channel to a thread, before anybody wrote there or after: one person's chats may be one conversation.
 import { EngineError } from "../../core/errors.js";
-import type { ChannelAccountId, ConversationId, TenantId, ThreadId } from "../../core/ids.js";
+import type { ChannelAccountId, TenantId, ThreadId } from "../../core/ids.js";
 import {
   type ConversationRow,
   findConversation,
@@ -10,6 +10,7 @@ import {
 import { ensureThread, lockThread } from "../../runs/thread-lock.js";
 import type { Engine } from "../engine.js";
 import { parsed } from "../parsed.js";
+import { newConversationId } from "./inbound-of.js";
 
 export type PutConversation = Readonly<{
   tenantId: TenantId;
@@ -41,7 +42,7 @@ export async function putConversation(
     }
     const known = await findConversation(sql, at);
     const place = {
-      conversationId: known?.conversationId ?? deps.ids.next<ConversationId>(),
+      conversationId: known?.conversationId ?? newConversationId(deps, adapter, at),
       threadId: threadId ?? known?.threadId ?? deps.ids.next<ThreadId>(),
     };
     if (known === undefined && threadId === null) await ensureThread(sql, { tenantId, ...place, ephemeral: false });

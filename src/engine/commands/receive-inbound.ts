@@ -1,10 +1,10 @@
 // What a channel brings, each as one transaction: a message becomes a run on its conversation's thread or part of one, once, however
 // often and wherever it comes in. Who brought it can be told so as soon as that is stored.
 import { pendingApprovals } from "../../approvals/approvals.js";
-import type { Address, InboundEvent } from "../../core/channel.js";
+import type { InboundEvent } from "../../core/channel.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
-import { type ConversationId, isUuid, type RunId, type TenantId, type ThreadId } from "../../core/ids.js";
+import { isUuid, type RunId, type TenantId, type ThreadId } from "../../core/ids.js";
 import {
   type ConversationRow,
   findConversation,
@@ -26,7 +26,7 @@ import { heedCode, heedWords } from "../said-no.js";
 import type { Engine } from "../engine.js";
 import { afterCreation, createRunIn, type CreateRunInput } from "./create-run.js";
 import { messageIdOf, orderMessages } from "./order-messages.js";
-import { addressRef, callerOf } from "./inbound-of.js";
+import { addressRef, callerOf, newConversationId } from "./inbound-of.js";
 import { receivePress } from "./receive-press.js";
 import { withNote } from "./tell-agent.js";
 
@@ -150,7 +150,7 @@ async function acceptMessage(
   const at = addressRef(opened, event.address);
   const known = await findConversation(sql, at);
   const place = {
-    conversationId: known?.conversationId ?? newConversationId(deps, opened, event.address),
+    conversationId: known?.conversationId ?? newConversationId(deps, opened.adapter, at),
     threadId: known?.threadId ?? deps.ids.next<ThreadId>(),
   };
   const answered = known === undefined ? asked : await asAnswer(sql, asked, known, event);
@@ -172,10 +172,6 @@ async function acceptMessage(
   if (row.kind === "web")
     await writeInbox(sql, { ...row, ...place, clientMessageId: event.messageId, text: event.text });
   return created;
-}
-
-function newConversationId({ ids }: Deps, { adapter, row }: OpenAccount, address: Address): ConversationId {
-  return adapter.conversationId?.(row.channelAccountId, address) ?? ids.next<ConversationId>();
 }
 
 /**
