@@ -15,6 +15,7 @@ import { readConfig } from "./config.js";
 import { parseDuration } from "./core/duration.js";
 import { EngineError } from "./core/errors.js";
 import { policiesFrom, type RunPolicy } from "./core/policy.js";
+import type { Retention } from "./core/retention.js";
 import { migrateDatabase } from "./cli/migrate.js";
 import { openDb } from "./db/pool.js";
 import { approvalDefaults, type ProjectApprovals } from "./engine/approval-policy.js";
@@ -48,6 +49,8 @@ export type TestEngineOptions = Readonly<{
   approvals?: ProjectApprovals;
   /** How runs are treated when something goes wrong, by graph, as for `createPerdure`. */
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
+  /** What is forgotten, and when; nothing is unless given. */
+  retention?: Retention;
   /** Where bodies live; in memory unless given. */
   bodies?: string;
   logLevel?: "debug" | "info" | "warn" | "error" | "silent";
@@ -129,7 +132,7 @@ async function startEngine(
   const settings: EngineSettings = {
     ...{ ...defaults, databaseUrl, leaseMs: LEASE_MS, pollMs: POLL_MS, moveAfterMs: 0, logLevel: "silent" },
     ...{
-      retention: null,
+      retention: options.retention ?? null,
       identityHeaders: true,
       approvals: approvalDefaults(options.approvals ?? {}),
       crash: crashes.hook,
@@ -144,7 +147,7 @@ async function startEngine(
   });
   const engine = composeEngine(parts, graphsFrom(options.graphs, settings), settings);
   await prepareEngine(engine);
-  const loops = composeLoops(engine, ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper"], {
+  const loops = composeLoops(engine, ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper", "pruner"], {
     concurrency: options.concurrency ?? 10,
   });
   for (const loop of loops) loop.start();
