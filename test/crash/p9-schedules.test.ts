@@ -1,5 +1,5 @@
 // Schedulers that die: each occurrence is made and fired once, whoever goes on, and conversations don't wait for it.
-// PERDURE_SOAK=1: with 10,000 follow-ups.
+// PERDURE_SOAK=1: with 10,000 follow-ups, 1,000 of one moment, and 200 schedules.
 import { fileURLToPath } from "node:url";
 import { AIMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
@@ -29,11 +29,12 @@ const count = async ({ deps }: TestEngine, from: string): Promise<number> =>
   (await deps.db.query<{ n: number }>(`select count(*)::int as n from ${from}`)).rows[0]?.n ?? 0;
 
 it("90, 60 and 30 days before: with schedulers killed in the middle each gets each of theirs once, and who said no gets none", async () => {
+  const people = SOAK ? 3_000 : 800;
   await withEngine({ graphs, workers: 0 }, async (t) => {
     // Three of four have their date 90, 60 or 30 days from today; of them, every tenth has said no, and every tenth marketing is not for.
     await addPeople(
       t.db.db,
-      3_000,
+      people,
       `jsonb_build_object('end', ((now() at time zone 'UTC')::date + (array[90, 60, 30, 45])[1 + n % 4])::text)`,
     );
     await t.db.db.query(
@@ -46,7 +47,7 @@ it("90, 60 and 30 days before: with schedulers killed in the middle each gets ea
       occurrence: new Date().toISOString().slice(0, 10),
     });
     const all = "followups where status <> 'skipped'";
-    for (const share of [1, 400, 900, 1_400]) {
+    for (const share of SOAK ? [1, 400, 900, 1_400] : [1, 250]) {
       const [victim] = (await schedulers(t, t.db.url, 1)) as [TestProcess];
       await until(`${share} are made`, async () => (await count(t, all)) >= share, { everyMs: 2 });
       await victim.kill();
@@ -60,7 +61,7 @@ it("90, 60 and 30 days before: with schedulers killed in the middle each gets ea
         (await count(t, "schedule_firings where status = 'firing'")) === 0,
     );
     await Promise.all(two.map((process) => process.stop()));
-    const wanted = Array.from({ length: 3_000 }, (_, n) => n + 1).filter((n) => n % 4 !== 3);
+    const wanted = Array.from({ length: people }, (_, n) => n + 1).filter((n) => n % 4 !== 3);
     const gets = wanted.filter((n) => n % 10 > 1);
     const { rows } = await t.deps.db.query<{ n: number; runs: number; status: string }>(
       `select p.key::int as n, f.status, (select count(*)::int from runs r where r.followup_id = f.followup_id) as runs
@@ -105,8 +106,8 @@ it("an occurrence is one however many look and die; one that was deleted when it
   });
 }, 120_000);
 
-it(`${SOAK ? "10,000" : "400"} follow-ups due at once, three schedulers, two killed: each is fired once, and conversations go on`, async () => {
-  const many = SOAK ? 10_000 : 400;
+it(`${SOAK ? "10,000" : "200"} follow-ups due at once, three schedulers, two killed: each is fired once, and conversations go on`, async () => {
+  const many = SOAK ? 10_000 : 200;
   const pollMs = 2_000;
   await withEngine({ graphs, workers: 1, concurrency: 10, pollMs }, async (t) => {
     await addPeople(t.db.db, many);
@@ -202,13 +203,13 @@ it(`without notifications ${SOAK ? "1,000" : "200"} due at one moment: none earl
       `fired ${Math.round(rows[0]?.early ?? -1)} to ${Math.round(rows[0]?.last ?? -1)} ms after they were due`,
     );
     expect(rows[0]?.early).toBeGreaterThanOrEqual(0);
-    // A poll with its jitter, and what 1,000 take on a machine that does other things, too.
-    expect(rows[0]?.last).toBeLessThan(pollMs * 1.2 + 5_000);
+    // A poll with its jitter.
+    expect(rows[0]?.last).toBeLessThan(pollMs * 1.2);
   });
 }, 120_000);
 
-it(`${SOAK ? 200 : 40} schedules due together after three hours: each catches up once, at a pace that leaves room for conversations`, async () => {
-  const many = SOAK ? 200 : 40;
+it(`${SOAK ? 200 : 20} schedules due together after three hours: each catches up once, at a pace that leaves room for conversations`, async () => {
+  const many = SOAK ? 200 : 20;
   const pollMs = 500;
   const busy = new Set<unknown>();
   let most = 0;
