@@ -16,6 +16,10 @@ export type FollowOptions = Readonly<{
 /** A stream that says nothing for so long is none: the server says something every 15 s. */
 const SILENCE_MS = 40_000;
 const FIRST_WORD_MS = 8_000;
+/** One that is cut earlier than this, again and again, is none either. */
+const SHORT_MS = 5_000;
+/** When a server goes, all of its browsers come back at once unless each waits a little. */
+const APART_MS = 2_000;
 const POLL_MS = 4_000;
 /** Polls until a stream is tried again. */
 const POLLS = 15;
@@ -32,7 +36,8 @@ export async function follow(options: FollowOptions): Promise<void> {
         failures = 0;
         onConnection("live");
       });
-      if (!heard) await poll(options);
+      if (heard) await pause(APART_MS * Math.random(), signal);
+      else await poll(options);
       failures = 0;
     } catch (error) {
       if (isFinal(error)) throw error;
@@ -57,6 +62,8 @@ async function listen({ server, lastSeq, onNews, signal }: FollowOptions, onOpen
   signal.addEventListener("abort", cut, { once: true });
   let silence = setTimeout(cut, FIRST_WORD_MS);
   let heard = false;
+  const beganMs = performance.now();
+  const isLong = (): boolean => heard && performance.now() - beganMs > SHORT_MS;
   try {
     const headers = { accept: "text/event-stream" };
     const { body } = await server.ask(`/events?after=${lastSeq()}`, { headers, signal: over.signal });
@@ -65,7 +72,7 @@ async function listen({ server, lastSeq, onNews, signal }: FollowOptions, onOpen
     let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
-      if (done) return heard;
+      if (done) return isLong();
       if (!heard) onOpen();
       heard = true;
       clearTimeout(silence);
@@ -76,7 +83,7 @@ async function listen({ server, lastSeq, onNews, signal }: FollowOptions, onOpen
     }
   } catch (error) {
     if (isFinal(error)) throw error;
-    return heard;
+    return isLong();
   } finally {
     clearTimeout(silence);
     signal.removeEventListener("abort", cut);
