@@ -8,6 +8,7 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^perdure$/, replacement: source("index") },
+      { find: /^perdure\/channels$/, replacement: source("channels") },
       { find: /^perdure\/tools$/, replacement: source("tools") },
       { find: /^perdure\/testing$/, replacement: source("testing") },
     ],

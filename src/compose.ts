@@ -10,7 +10,7 @@ import { createPost } from "./engine/post.js";
 import { tellingOf } from "./engine/telling.js";
 import { createDeliverer } from "./engine/loops/deliverer.js";
 import { createReceiver } from "./engine/loops/receiver.js";
-import type { Channels } from "./delivery/channel.js";
+import type { ChannelAdapter, Channels } from "./delivery/channel.js";
 import { CHANNELS } from "./delivery/channels/all.js";
 import { ANY_WEBHOOK, createRunWebhook, type WebhookRules, whyNot } from "./delivery/channels/run-webhook.js";
 import { serveApi, type ApiServer } from "./api/server.js";
@@ -57,6 +57,7 @@ import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
 import { OUTREACH_LIMITS, type OutreachLimits } from "./engine/outreach-limits.js";
+import { asAdapter, channelsByKind } from "./engine/own-channels.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
@@ -192,6 +193,8 @@ export type EngineSettings = Readonly<{
   webhookSecrets?: readonly string[];
   webhookPrivate?: boolean;
   webhookRules?: WebhookRules;
+  /** Besides those that come with perdure. */
+  channels?: readonly ChannelAdapter[];
   /** For tests: where attempts die. */
   crash?: CrashHook;
 }> &
@@ -254,9 +257,10 @@ function channelsOf({
   webhookRules = ANY_WEBHOOK,
   webhookSecrets = [],
   webhookPrivate = false,
+  channels = [],
 }: EngineSettings): Channels {
   const told = createRunWebhook({ rules: webhookRules, secrets: webhookSecrets, allowPrivate: webhookPrivate });
-  return new Map([...CHANNELS, [told.kind, told]]);
+  return channelsByKind([...CHANNELS.values(), told, ...channels]);
 }
 
 function apiRootsOf({ telegramApiRoot, whatsappApiRoot, slackApiRoot }: EngineSettings) {
@@ -454,6 +458,8 @@ export type PerdureOptions = Readonly<{
   webhookSecrets?: readonly string[];
   /** Whether they may lead into private networks. */
   webhookPrivate?: boolean;
+  /** Channels of your own (`perdure/channels`), besides those that come with perdure. */
+  channels?: readonly ChannelAdapter[];
   /** How the runs of a graph are treated when something goes wrong, by graph id, where that isn't the default. */
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
   logLevel?: LogLevel;
@@ -471,6 +477,7 @@ export type Perdure = Readonly<{
 /** What `createPerdure` gives. */
 export function composePerdure(options: PerdureOptions): Perdure {
   if (options.version !== undefined) refuseVersion(options.version, "version");
+  for (const [at, adapter] of (options.channels ?? []).entries()) asAdapter(adapter, `channels[${at}]`);
   const { logLevel, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });

@@ -8,6 +8,7 @@ import type { ComposedEngine, EngineSettings, Parts } from "./compose.js";
 import { addToEnvironment, type Config, filledIn, readConfigWith } from "./config.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
+import type { ChannelAdapter } from "./delivery/channel.js";
 import type { Source } from "./engine/adopt/source.js";
 import type { Graphs } from "./engine/graphs.js";
 import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
@@ -39,12 +40,21 @@ function settingsWith(project: Project | null): Settings {
 }
 
 /** What an engine is told of the project. */
-export function engineSettings(config: Config, project: Project, databaseUrl: string): EngineSettings {
+export async function engineSettings(config: Config, project: Project, databaseUrl: string): Promise<EngineSettings> {
   const { settings, webhooks, env } = project;
   const { retention, approvals, policyOf, maxRunningPerTenant } = settings;
   const headers = filledIn(webhooks.rules.headers, { env, prefix: webhooks.prefix, at: "webhooks.headers" });
   const webhookRules = { ...webhooks.rules, headers };
-  return { ...config, databaseUrl, retention, approvals, policyOf, maxRunningPerTenant, webhookRules };
+  const channels = await loadOwnChannels(project);
+  return { ...config, databaseUrl, retention, approvals, policyOf, maxRunningPerTenant, webhookRules, channels };
+}
+
+/** Their modules run user code, as those of graphs do. */
+async function loadOwnChannels({ channels, env }: Project): Promise<ChannelAdapter[]> {
+  if (channels.length === 0) return [];
+  addToEnvironment(env);
+  const { loadChannels } = await import("./engine/own-channels.js");
+  return loadChannels(channels);
 }
 
 /** Graph files run user code; what loads them is loaded when it is needed. */
@@ -147,7 +157,7 @@ async function withEngine<T>(
   return await withParts(place, settings, { bodies: true, adopts }, async (parts) => {
     const { composeEngine } = await import("./compose.js");
     const { databaseUrl } = await findInstallation(config, place.dataDir);
-    const engine = { ...engineSettings(config, project, databaseUrl), retention: null };
+    const engine = { ...(await engineSettings(config, project, databaseUrl)), retention: null };
     return await work(composeEngine(parts, await loadGraphs(project), engine));
   });
 }

@@ -57,7 +57,10 @@ export function createServing(binary: string): Serving {
       const { parts, graphs, databaseUrl } = await openServing(project, config, EXECUTE_CLAIM);
       const unwatch = watchStrayErrors(parts.deps.log);
       try {
-        await executeClaim(parts, graphs, { ...engineSettings(config, project, databaseUrl), retention: null });
+        await executeClaim(parts, graphs, {
+          ...(await engineSettings(config, project, databaseUrl)),
+          retention: null,
+        });
       } finally {
         await parts.close();
         unwatch();
@@ -90,7 +93,7 @@ async function serveProcess(binary: string, project: Project, config: Config, op
   const names = loopsOf(options, LOOPS);
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
-  const engine = compose.composeEngine(parts, graphs, engineSettings(config, project, databaseUrl));
+  const engine = compose.composeEngine(parts, graphs, await engineSettings(config, project, databaseUrl));
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };

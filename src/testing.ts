@@ -32,6 +32,7 @@ import { endLease, eventsOf, type LoggedEvent, waitUntilIdle } from "./testing/r
 import { createDatabase } from "./testing/server.js";
 
 export type { CrashPoint } from "./engine/executor/crash-points.js";
+export { type ChannelContract, channelContract, type ContractCheck } from "./testing/channel-contract.js";
 export * from "./testing/channels.js";
 export type { ConnectOptions } from "./testing/connect.js";
 export type { Answer, OpenQuestion } from "./testing/questions.js";

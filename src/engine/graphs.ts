@@ -134,7 +134,7 @@ async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph
   return { make, followups, version: hash(sources), description: source.description, files };
 }
 
-function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
+export function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
   // A CommonJS module's exports are all under "default" when it is imported.
   const commonjs = module.default as Readonly<Record<string, unknown>> | null | undefined;
   const value = module[name] ?? (typeof commonjs === "object" ? commonjs?.[name] : undefined) ?? module[name];

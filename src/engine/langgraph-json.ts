@@ -48,6 +48,8 @@ export type Project = Readonly<{
   /** True when requests are to be authenticated by the user's own code, which this version can't do. */
   wantsAuth: boolean;
   webhooks: ProjectWebhooks;
+  /** Where channels of its own are. */
+  channels: readonly GraphSource[];
   settings: ProjectSettings;
   warnings: readonly string[];
 }>;
@@ -107,6 +109,7 @@ const SCHEMA = z.object({
       maxRunningPerTenant: maxRunning.optional(),
       retention: retention.optional(),
       approvals: projectApprovals.optional(),
+      channels: z.array(z.string().min(1)).optional(),
       ...POLICY_SHAPE,
       graphs: z.record(z.string(), z.object(POLICY_SHAPE).strict()).optional(),
     })
@@ -170,6 +173,7 @@ export async function readProject(file: string): Promise<Project> {
       : null,
     wantsAuth: raw.auth?.path !== undefined,
     webhooks: webhooksOf(raw.webhooks),
+    channels: (raw.perdure.channels ?? []).map((spec) => source(dir, spec, spec)),
     settings: {
       concurrency: raw.perdure.concurrency,
       maxRunningPerTenant: raw.perdure.maxRunningPerTenant ?? null,
