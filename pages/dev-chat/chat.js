@@ -70,8 +70,17 @@ function draw(state) {
   when("moves", state.movable, () => drawMoves(state.movable));
   when("assistants", [state.assistants, state.assistant], () => drawAssistants(state));
   for (const room of state.rooms) drawRoom(room);
+  if (state.widget !== null) when("widget", state.widget.account, () => carryWidget(state.widget));
   when("followups", state.followups, () => byId("followups").replaceChildren(...state.followups.map(followupLine)));
   when("deliveries", state.deliveries, () => byId("deliveries").replaceChildren(...state.deliveries.map(deliveryLine)));
+}
+
+/** As on any page of a customer's. */
+function carryWidget({ src, account }) {
+  const script = element("script", { src, async: true });
+  script.dataset.account = account;
+  script.dataset.title = "Web widget";
+  document.body.append(script);
 }
 
 function drawMoves(movable) {

@@ -33,6 +33,7 @@ async function withChats(...works: ((chat: Chat) => Promise<void>)[]): Promise<v
   });
 }
 
+const HERE = ["http://127.0.0.1:1"];
 const bubbles = ({ rooms }: ChatState, kind: string) =>
   rooms.find((room) => room.kind === kind)?.bubbles.map(({ from, text }) => `${from}: ${text}`) ?? [];
 
@@ -41,14 +42,14 @@ test("one talks over each channel, and what comes next goes wrong as it is told 
   const talk = async (chat: Chat): Promise<void> => {
     for (const kind of kinds) await chat.act({ do: "say", kind, text: `hello ${kind}` });
     for (const kind of kinds) {
-      await until(`an answer over ${kind}`, async () => bubbles(await chat.state(), kind).length === 2);
-      expect(bubbles(await chat.state(), kind)).toEqual([`person: hello ${kind}`, `agent: you said hello ${kind}`]);
+      await until(`an answer over ${kind}`, async () => bubbles(await chat.state(HERE), kind).length === 2);
+      expect(bubbles(await chat.state(HERE), kind)).toEqual([`person: hello ${kind}`, `agent: you said hello ${kind}`]);
     }
   };
   const breaking = async (chat: Chat): Promise<void> => {
     await chat.act({ do: "trouble", kind: "telegram", trouble: "cut_after", times: 1 });
     await talk(chat);
-    const unknown = async () => (await chat.state()).deliveries.filter(({ status }) => status === "unknown");
+    const unknown = async () => (await chat.state(HERE)).deliveries.filter(({ status }) => status === "unknown");
     await until("nobody knows what became of one", async () => (await unknown()).length === 1);
     await expect(chat.act({ do: "say", kind: "pigeon", text: "hello" })).rejects.toThrow('no channel "pigeon"');
     await expect(chat.act({ do: "advance", by: "1h" })).rejects.toThrow("--movable-clock");
@@ -56,7 +57,9 @@ test("one talks over each channel, and what comes next goes wrong as it is told 
   // Nobody can write there: it is asked for, and mailed.
   const mailing = async (chat: Chat): Promise<void> => {
     await chat.act({ do: "say", kind: "email", text: "hello" });
-    await until("it is put off", async () => (await chat.state()).followups.length === 1);
+    const { widget } = await chat.state(HERE);
+    expect([(await fetch(widget?.src ?? "")).status, widget?.account]).toEqual([200, expect.any(String)]);
+    await until("it is put off", async () => (await chat.state(HERE)).followups.length === 1);
   };
   // The second finds the accounts of the first, as after a new start.
   await withChats(breaking, talk, mailing);
@@ -66,6 +69,7 @@ test("nobody but this machine's browser is answered, on its own page", async () 
   const state = { rooms: [] } as unknown as ChatState;
   const acted: unknown[] = [];
   const chat: Chat = {
+    apiUrl: "http://127.0.0.1:2024",
     state: () => Promise.resolve(state),
     act: (action) => Promise.resolve(void acted.push(action)),
     close: () => Promise.resolve(),

@@ -1,4 +1,5 @@
 // What the development chat asks of the API that it is for, as anybody could.
+import type { AccountRequest } from "../channels/stand-in.js";
 import type { Room } from "./rooms.js";
 
 type Account = Readonly<{
@@ -12,11 +13,13 @@ type Account = Readonly<{
 type Conversation = Readonly<{ conversation_id: string; thread_id: string }>;
 
 export type Api = Readonly<{
+  url: string;
   ask<T>(method: string, path: string, body?: unknown): Promise<T>;
 }>;
 
 export function apiAt(apiUrl: string): Api {
   return {
+    url: apiUrl,
     async ask<T>(method: string, path: string, body?: unknown) {
       const response = await fetch(new URL(path, apiUrl), {
         method,
@@ -32,7 +35,9 @@ export function apiAt(apiUrl: string): Api {
   };
 }
 
-const nameOf = ({ kind }: Room): string => `dev chat: ${kind}`;
+type Named = Readonly<{ kind: string }>;
+const nameOf = ({ kind }: Named): string => `dev chat: ${kind}`;
+const WEB: Named = { kind: "web" };
 
 /** The account of a room, whose stand-in is at another port each time; made unless it is there. */
 export async function connectRoom(
@@ -40,14 +45,25 @@ export async function connectRoom(
   room: Room,
   { assistantId, now }: Readonly<{ assistantId: string; now: () => Promise<Date> }>,
 ): Promise<void> {
-  const request = room.standIn.account(assistantId, room.settings);
-  const [account] = await accountsOf(api, [room]);
+  const account = await put(api, room, room.standIn.account(assistantId, room.settings));
+  await room.standIn.connect({ webhookUrl: account.webhook_url, now });
+}
+
+/** The account of the widget that these pages carry; its id. */
+export async function connectWidget(
+  api: Api,
+  { assistantId, origins }: Readonly<{ assistantId: string; origins: readonly string[] }>,
+): Promise<string> {
+  const settings = { assistant_id: assistantId, allowed_origins: origins };
+  return (await put(api, WEB, { kind: WEB.kind, credentials: {}, settings })).channel_account_id;
+}
+
+async function put(api: Api, named: Named, request: Omit<AccountRequest, "name">): Promise<Account> {
+  const [account] = await accountsOf(api, [named]);
   const { credentials, settings } = request;
-  const made =
-    account === undefined
-      ? await api.ask<Account>("POST", "/v1/channel-accounts", { ...request, name: nameOf(room) })
-      : await api.ask<Account>("PATCH", pathOf(account), { credentials, settings, paused: false });
-  await room.standIn.connect({ webhookUrl: made.webhook_url, now });
+  return account === undefined
+    ? api.ask<Account>("POST", "/v1/channel-accounts", { ...request, name: nameOf(named) })
+    : api.ask<Account>("PATCH", pathOf(account), { credentials, settings, paused: false });
 }
 
 /** Whether any was made before, so that what is promised there can arrive. */
@@ -82,7 +98,7 @@ export async function resumeRoom(api: Api, room: Room): Promise<void> {
   if (account !== undefined) await api.ask("PATCH", pathOf(account), { paused: false });
 }
 
-async function accountsOf(api: Api, rooms: readonly Room[]): Promise<readonly Account[]> {
+async function accountsOf(api: Api, rooms: readonly Named[]): Promise<readonly Account[]> {
   const names = new Set(rooms.map(nameOf));
   return (await api.ask<readonly Account[]>("GET", "/v1/channel-accounts")).filter(({ name }) => names.has(name));
 }

@@ -1,5 +1,5 @@
 // The development chat: what its page shows, and what can be done there.
-import { type Api, askFor, connectRoom, hasAccounts, pausedRooms, resumeRoom } from "./accounts.js";
+import { type Api, askFor, connectRoom, connectWidget, hasAccounts, pausedRooms, resumeRoom } from "./accounts.js";
 import { type Bubble, openRooms, type Room, Transcript } from "./rooms.js";
 
 /** The database's clock, where it may be moved. */
@@ -29,6 +29,8 @@ export type ChatState = Readonly<{
     /** `status` is the delivery's, where the channel gave it an id. */
     bubbles: readonly (Bubble & Readonly<{ status: string | null }>)[];
   }>[];
+  /** What a page has that carries the widget. */
+  widget: Readonly<{ src: string; account: string }> | null;
   followups: readonly unknown[];
   deliveries: readonly Delivery[];
 }>;
@@ -48,7 +50,10 @@ const SHOWN = 40;
 const MAILBOX = { to: "ada@example.com" };
 
 export type Chat = Readonly<{
-  state(): Promise<ChatState>;
+  /** Whose script the page carries. */
+  apiUrl: string;
+  /** For a page that is served at these origins. */
+  state(origins: readonly string[]): Promise<ChatState>;
   act(action: Action): Promise<void>;
   close(): Promise<void>;
 }>;
@@ -60,6 +65,7 @@ export async function openChat(api: Api, clock: ChatClock): Promise<Chat> {
   const findAssistants = () => api.ask<readonly Assistant[]>("POST", "/assistants/search", { limit: 100 });
   let assistant = (await findAssistants())[0]?.assistant_id ?? null;
   let connecting: Promise<void> | undefined;
+  let widget: Readonly<{ account: string; assistantId: string }> | null = null;
 
   const connectAll = async (): Promise<void> => {
     if (assistant === null) return;
@@ -71,6 +77,13 @@ export async function openChat(api: Api, clock: ChatClock): Promise<Chat> {
       connecting = undefined;
       throw error;
     }));
+  const widgetAt = async (origins: readonly string[]): Promise<ChatState["widget"]> => {
+    if (assistant === null) return null;
+    if (widget?.assistantId !== assistant) {
+      widget = { account: await connectWidget(api, { assistantId: assistant, origins }), assistantId: assistant };
+    }
+    return { src: new URL("/v1/widget.js", api.url).href, account: widget.account };
+  };
   const roomOf = (kind: string): Room => {
     const room = rooms.find((each) => each.kind === kind);
     if (room === undefined) throw new Error(`there is no channel "${kind}" here`);
@@ -83,8 +96,10 @@ export async function openChat(api: Api, clock: ChatClock): Promise<Chat> {
   if (await hasAccounts(api, rooms)) await connected();
 
   return {
-    async state() {
+    apiUrl: api.url,
+    async state(origins) {
       await connected();
+      const carried = await widgetAt(origins);
       const [now, paused, assistants, deliveries, followups] = await Promise.all([
         clock.now(),
         pausedRooms(api, rooms),
@@ -95,7 +110,7 @@ export async function openChat(api: Api, clock: ChatClock): Promise<Chat> {
       const statusOf = (id: string | null) =>
         deliveries.find((each) => id !== null && each.provider_message_id === id)?.status ?? null;
       return {
-        ...{ now, movable: clock.advance !== null, assistant, assistants, followups, deliveries },
+        ...{ now, movable: clock.advance !== null, assistant, assistants, widget: carried, followups, deliveries },
         rooms: rooms.map(({ kind, title, person, says, standIn }) => ({
           ...{ kind, title, person, writes: says !== null, troubles: standIn.troubles },
           paused: paused.get(kind) ?? null,

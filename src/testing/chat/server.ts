@@ -17,11 +17,17 @@ const FILES: Readonly<Record<string, readonly [file: string, type: string]>> = {
 const PAGES = new URL("../../../pages/dev-chat/", import.meta.url);
 const HEADERS = {
   "cache-control": "no-store",
-  "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 };
+
+/** Its own files, and the widget of the API. */
+function policyOf(apiUrl: string): string {
+  const { origin } = new URL(apiUrl);
+  const from = ["default-src 'self'", `script-src 'self' ${origin}`, `connect-src 'self' ${origin}`];
+  return [...from, "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"].join("; ");
+}
 
 const text = z.string().min(1).max(20_000);
 const kind = z.string().max(32);
@@ -76,10 +82,14 @@ async function answer(request: IncomingMessage, response: ServerResponse, { chat
   const file = FILES[pathname];
   if (request.method === "GET" && file !== undefined) {
     const body = await readFile(new URL(file[0], PAGES));
-    response.writeHead(200, { ...HEADERS, "content-type": file[1] }).end(body);
+    const headers = { "content-security-policy": policyOf(chat.apiUrl), "content-type": file[1] };
+    response.writeHead(200, { ...HEADERS, ...headers }).end(body);
     return;
   }
-  if (request.method === "GET" && pathname === `${CHAT_PATH}/state`) return reply(response, 200, await chat.state());
+  if (request.method === "GET" && pathname === `${CHAT_PATH}/state`) {
+    const origins = [...hosts].map((each) => `http://${each}`);
+    return reply(response, 200, await chat.state(origins));
+  }
   if (request.method === "POST" && pathname === `${CHAT_PATH}/act`) return act(request, response, chat);
   reply(response, 404, { error: `nothing is served at ${pathname}; the page is at ${CHAT_PATH}` });
 }
