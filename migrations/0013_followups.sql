@@ -89,3 +89,19 @@ create trigger followup_run_gone after delete on runs
   for each row
   when (old.followup_id is not null and old.status in ('pending', 'running', 'interrupted'))
   execute function followup_run_ended();
+
+-- What was promised won't come: whoever has to know is told by the timer, whatever it was that failed.
+create function followup_failed() returns trigger
+language plpgsql as $failed$
+begin
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
+  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  return null;
+end
+$failed$;
+
+create trigger followup_failed after update of status on followups
+  for each row
+  when (new.status in ('dead', 'expired') and old.status <> new.status)
+  execute function followup_failed();

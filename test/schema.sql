@@ -404,6 +404,7 @@ table followups
   CREATE INDEX followups_recent ON perdure.followups USING btree (tenant_id, recipient, fired_at) WHERE (fired_at IS NOT NULL)
   CREATE INDEX followups_thread ON perdure.followups USING btree (tenant_id, thread_id, created_at DESC)
   CREATE UNIQUE INDEX followups_once ON perdure.followups USING btree (tenant_id, schedule_id, recipient, occurrence) WHERE (schedule_id IS NOT NULL)
+  CREATE TRIGGER followup_failed AFTER UPDATE OF status ON perdure.followups FOR EACH ROW WHEN (((new.status = ANY (ARRAY['dead'::text, 'expired'::text])) AND (old.status <> new.status))) EXECUTE FUNCTION followup_failed()
 
 table graph_limits
   graph_id text collate "C" not null
@@ -1083,6 +1084,19 @@ begin
   get diagnostics moved = row_count;
   held := cardinality(found) - cardinality(free);
   last := case when cardinality(found) = most then found[most] end;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.followup_failed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
+  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  return null;
 end
 $function$
 

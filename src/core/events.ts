@@ -25,7 +25,8 @@ export type RunEventType =
   | "approval.decided"
   | "approval.withdrawn"
   | "approval.reminded"
-  | "approval.escalated";
+  | "approval.escalated"
+  | "followup.failed";
 
 export type RunEvent = Readonly<{
   type: RunEventType;

@@ -8,6 +8,8 @@ const accountSettings = z.looseObject({
   mode: z.enum(["webhook", "polling"]).default("webhook"),
   on_unknown: z.enum(ON_UNKNOWN).optional(),
   webhook_secret: text.optional(),
+  /** What the person is told when nothing comes of a follow-up: `{{about}}` is what it was about. Nothing without it. */
+  failure_text: text.min(1).max(1_000).optional(),
   api_root: z.url({ protocol: /^https?$/ }).optional(),
 });
 

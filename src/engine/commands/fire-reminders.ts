@@ -44,9 +44,10 @@ async function tellingsOf({ deps, assistant }: TellEngine, timers: readonly Time
   return [...tellings.values()];
 }
 
-/** Nothing has to be asked before it is told but what the statement asks. */
-function isPlain({ mode, status, scheduleId, cancelOnInbound }: FollowupRow): boolean {
-  return mode === "remind" && status === "pending" && scheduleId === null && !cancelOnInbound;
+/** Nothing has to be asked before it is told but what the statement asks; without a chat, the run that promised it is asked where it tells. */
+function isPlain({ mode, status, scheduleId, cancelOnInbound, conversationId, originRunId }: FollowupRow): boolean {
+  const tellsElsewhere = conversationId === null && originRunId !== null;
+  return mode === "remind" && status === "pending" && scheduleId === null && !cancelOnInbound && !tellsElsewhere;
 }
 
 function telling(followup: FollowupRow, { timerId }: TimerRow, assistant: AssistantRow): Telling {

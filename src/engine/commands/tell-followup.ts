@@ -10,7 +10,7 @@ import { isEngineError } from "../../core/errors.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
 import { isInOrder } from "../../core/run.js";
 import { type Posted, postDeliveries } from "../../delivery/outbox.js";
-import { lockUnfinishedRuns } from "../../runs/runs.js";
+import { getRun, lockUnfinishedRuns } from "../../runs/runs.js";
 import { type LockedThread, lockThreadIfFree } from "../../runs/thread-lock.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
@@ -18,6 +18,7 @@ import { derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.j
 import type { OutreachLimits } from "../outreach-limits.js";
 import type { RunRequest } from "./request.js";
 import { cancelRun } from "./cancel-run.js";
+import { tellFailure } from "./tell-failure.js";
 import type { EndTeller } from "./tell-run-end.js";
 import { insertAccepted } from "./create-run.js";
 
@@ -28,15 +29,19 @@ export async function tellFollowup(
   told: Readonly<{ followup: FollowupRow; thread: LockedThread; assistant: AssistantRow; text: string }>,
 ): Promise<void> {
   const { followup, thread, assistant, text } = told;
-  const { tenantId, followupId, conversationId } = followup;
+  const { tenantId, followupId, conversationId, originRunId } = followup;
   const ahead = (await lockUnfinishedRuns(sql, thread)).filter(isInOrder);
   const waits = ahead.length === 0 && (await pendingApprovals(sql, thread)).length > 0;
   const runId = derivedId<RunId>(followupId, "tell");
+  // Without a chat it goes where the run that promised it was to tell of its end.
+  const origin =
+    conversationId === null && originRunId !== null ? await getRun(sql, { tenantId, runId: originRunId }) : undefined;
   await insertAccepted(deps, sql, {
     input: {
       ...{ tenantId, assistant, conversationId, metadata: { followup_id: followupId } },
       ...({ multitaskStrategy: "enqueue", afterSeconds: null, priority: priorityOfFollowup(followup) } as const),
       followup: { followupId, part: "tell" },
+      webhook: origin?.webhook ?? null,
     },
     thread,
     runId,
@@ -62,6 +67,7 @@ export async function fireTell(engine: TellEngine, timer: TimerRow): Promise<boo
   const found = await getFollowup(deps.db, key);
   const assistant = found && (await getAssistant(deps.db, { ...key, idOrGraphId: found.assistantId }));
   if (found?.status === "cancelled") return stopWork(deps, found, timer);
+  if (found?.status === "dead" || found?.status === "expired") return tellFailure(engine, found, timer);
   const outgoing = found && (await engine.answerOf(found));
   const told = await deps.db.tx(async (sql) => {
     const thread = found && (await lockThreadIfFree(sql, found));
@@ -88,6 +94,8 @@ export type TellEngine = EndTeller &
     /** What the work of a follow-up came to; undefined: it said nothing. */
     answerOf(followup: FollowupRow): Promise<Outgoing | undefined>;
     postOf(sql: Sql, followup: FollowupRow, outgoing: Outgoing): Promise<readonly Posted[]>;
+    /** What the person is told when nothing comes of it, if anything. */
+    sorryOf(sql: Sql, followup: FollowupRow): Promise<readonly Posted[]>;
     outreach: OutreachLimits;
     assistant: GetAssistant;
   }>;
