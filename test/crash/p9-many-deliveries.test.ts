@@ -21,7 +21,7 @@ const ANSWER_MS = 100;
 /** So long a try's silence has to last before it counts; receipts are told at once, but this machine may be busy. */
 const WINDOW_MS = 8_000;
 /** Then those that are left may finish: what is looked for after a while has to be found by somebody. */
-const MOST_KILLS = size(8, 300);
+const MOST_KILLS = size(8, 100);
 /** That many wait to take the place of one that is killed: starting one takes longer than it lives. */
 const STANDBY = size(8, 24);
 
@@ -98,7 +98,7 @@ async function underFire(outbox: Outbox): Promise<number> {
       const [victim] = active.splice(Math.floor(Math.random() * active.length), 1);
       await victim?.kill();
       kills += 1;
-      if (kills + STANDBY < MOST_KILLS) ready.push(standby(outbox));
+      if (kills + STANDBY <= MOST_KILLS) ready.push(standby(outbox));
       await begin();
     }
     return kills;
