@@ -140,6 +140,9 @@ export type DeliveryOutcome = Readonly<{
   spacingMs: number;
 }>;
 
+/** What an outcome says where nothing else is said. */
+export const NO_OUTCOME = { messageId: null, code: null, afterMs: 0, counts: false, spacingMs: 0 } as const;
+
 /** False when it came too late: another try has been made since. */
 export async function settleDelivery(sql: Sql, tried: Try, outcome: DeliveryOutcome): Promise<boolean> {
   const { rows } = await sql.query<{ settled: boolean }>(

@@ -10,6 +10,7 @@ import { moveConversation, setReachable } from "../delivery/conversations.js";
 import {
   type ClaimedDelivery,
   type DeliveryOutcome,
+  NO_OUTCOME,
   noteReserved,
   parkPending,
   settleDelivery,
@@ -64,13 +65,13 @@ async function sendAndSettle(deps: Deps, options: DeliverOptions, delivery: Clai
   const isOutreach = delivery.sourceKind === "outreach";
   const started = isOutreach ? await startOutreach(deps, delivery) : await startDelivery(deps.db, delivery);
   if (started === undefined) return;
-  if ("barred" in started) return settled(deps, options, delivery, { ...NOTHING, ...started.barred });
+  if ("barred" in started) return settled(deps, options, delivery, { ...NO_OUTCOME, ...started.barred });
   await options.at?.("marked", delivery);
   // This machine may have slept since: a lease that is over soon would let another send it at the same time.
   const leftMs = started.leaseMs - (deps.clock.monotonicMs() - begunMs);
-  if (started.expired) return settled(deps, options, delivery, { ...NOTHING, how: "expired", code: "too_late" });
+  if (started.expired) return settled(deps, options, delivery, { ...NO_OUTCOME, how: "expired", code: "too_late" });
   if (leftMs < 2 * timeoutMs) {
-    return settled(deps, options, delivery, { ...NOTHING, how: "later", code: "lease_short" });
+    return settled(deps, options, delivery, { ...NO_OUTCOME, how: "later", code: "lease_short" });
   }
   const { token, deliveryId, refusals } = delivery;
   const context = { account, ...started, token, deliveryId, refusals };
@@ -94,7 +95,7 @@ async function openOrPutOff(
     if (!isEngineError(error, "config_invalid")) throw error;
     // Another process may know the channel or the key.
     deps.log.error({ delivery_id: delivery.deliveryId, code: error.code }, error.message);
-    const later = { ...NOTHING, how: "later", code: error.code, afterMs: NO_ADAPTER_MS } as const;
+    const later = { ...NO_OUTCOME, how: "later", code: error.code, afterMs: NO_ADAPTER_MS } as const;
     await settled(deps, options, delivery, later);
     return undefined;
   }
@@ -150,8 +151,6 @@ async function sendPlaced(
   const at = place;
   return said(adapter, context, (to) => adapter.edit(messageOf(delivery), at, to));
 }
-
-const NOTHING = { messageId: null, code: null, afterMs: 0, counts: false, spacingMs: 0 } as const;
 
 /** What the channel said, as rows: all of it or nothing. */
 async function write(
@@ -214,26 +213,26 @@ function outcomeOf(
   switch (result.kind) {
     case "sent":
       return result.messageId === null
-        ? { ...NOTHING, how: "unknown", code: "unconfirmed", afterMs: LOOK_AFTER_MS, spacingMs }
-        : { ...NOTHING, how: "sent", messageId: result.messageId, spacingMs };
+        ? { ...NO_OUTCOME, how: "unknown", code: "unconfirmed", afterMs: LOOK_AFTER_MS, spacingMs }
+        : { ...NO_OUTCOME, how: "sent", messageId: result.messageId, spacingMs };
     case "not_sent": {
       const { code, spends } = result;
-      if (spends && isLast) return { ...NOTHING, how: "failed", code };
-      return { ...NOTHING, how: "later", code, afterMs: result.afterMs ?? backoff, counts: spends };
+      if (spends && isLast) return { ...NO_OUTCOME, how: "failed", code };
+      return { ...NO_OUTCOME, how: "later", code, afterMs: result.afterMs ?? backoff, counts: spends };
     }
     case "refused":
-      return { ...NOTHING, how: "failed", code: result.code, spacingMs };
+      return { ...NO_OUTCOME, how: "failed", code: result.code, spacingMs };
     case "unknown": {
       // Where it is sent again all the same, not at once, and not for ever.
-      if (isLast) return { ...NOTHING, how: "failed", code: result.code };
-      return { ...NOTHING, how: "unknown", code: result.code, afterMs: Math.max(backoff, LOOK_AFTER_MS), spacingMs };
+      if (isLast) return { ...NO_OUTCOME, how: "failed", code: result.code };
+      return { ...NO_OUTCOME, how: "unknown", code: result.code, afterMs: Math.max(backoff, LOOK_AFTER_MS), spacingMs };
     }
     case "account_down":
-      return { ...NOTHING, how: "later", code: result.code };
+      return { ...NO_OUTCOME, how: "later", code: result.code };
     case "moved":
-      return { ...NOTHING, how: "later", code: "moved" };
+      return { ...NO_OUTCOME, how: "later", code: "moved" };
     case "parked":
-      return { ...NOTHING, how: "parked", code: result.code };
+      return { ...NO_OUTCOME, how: "parked", code: result.code };
   }
 }
 

@@ -1,7 +1,7 @@
 // Messages of which nobody knows whether they arrived: the channel is asked, where it can be; where it tells by itself, its silence
 // counts once the time is over and it has told of others. What stays unknown goes to a person.
 import type { Deps } from "../core/deps.js";
-import { claimUnsure, leaveUnsure, settleDelivery, type UnsureDelivery } from "../delivery/outbox.js";
+import { claimUnsure, leaveUnsure, NO_OUTCOME, settleDelivery, type UnsureDelivery } from "../delivery/outbox.js";
 import type { Accounts } from "./channel-accounts.js";
 
 /** After so long without a receipt it was not taken, if receipts of others came meanwhile. */
@@ -30,8 +30,6 @@ export async function findOut(deps: Deps, options: FindOutOptions): Promise<numb
   return unsure.length;
 }
 
-const OUTCOME = { messageId: null, code: null, afterMs: 0, counts: false, spacingMs: 0 } as const;
-
 async function findOne(deps: Deps, { accounts, windowMs }: FindOutOptions, delivery: UnsureDelivery): Promise<void> {
   const { adapter, account } = await accounts.open(deps.db, delivery);
   const settle = (outcome: Parameters<typeof settleDelivery>[2]) => settleDelivery(deps.db, delivery, outcome);
@@ -45,9 +43,9 @@ async function findOne(deps: Deps, { accounts, windowMs }: FindOutOptions, deliv
   };
   const found = (await adapter.findSent?.({ ...context, refusals: 0 })) ?? null;
   if (found !== null && found !== "absent") {
-    await settle({ ...OUTCOME, how: "sent", messageId: found.messageId });
+    await settle({ ...NO_OUTCOME, how: "sent", messageId: found.messageId });
   } else if (found === "absent" || (delivery.unsureMs > windowMs && delivery.heard)) {
-    await settle({ ...OUTCOME, how: "later", code: "not_arrived", counts: true });
+    await settle({ ...NO_OUTCOME, how: "later", code: "not_arrived", counts: true });
   } else if (delivery.unsureMs > PATIENCE_MS) {
     await leaveUnsure(deps.db, delivery);
   }
