@@ -138,8 +138,8 @@ it("a channel that is out of order is left alone for a while, then tried with on
       (await deps.db.query("select 1 from channel_accounts where blocked_until > clock_timestamp()")).rows.length;
     await until("it rests", async () => (await rests()) === 1 && (await count("sending")) === 0);
     const lost = await count("unknown");
-    // As many as were on their way when it began.
-    expect(lost).toBeLessThanOrEqual(20);
+    // Those that were on their way when the fifth came back, and whoever took the place of the four before it.
+    expect(lost).toBeLessThanOrEqual(20 + 4);
     expect(await count("pending")).toBe(60 - lost);
     const again = "update channel_accounts set blocked_until = clock_timestamp()";
     await deps.db.query(again);
