@@ -233,12 +233,21 @@ const NOT_CREATING = [
   "/threads/:thread_id/runs/:run_id/cancel",
   "/threads/:thread_id/state/checkpoint",
   "/v1/channels/:channel_account_id/webhook",
+  "/v1/contacts",
   "/v1/deliveries/:delivery_id/resolve",
   "/v1/followups/:followup_id/cancel",
   "/v1/followups/:followup_id/reschedule",
   "/v1/runs/:run_id/close",
+  "/v1/schedules/:schedule_id/pause",
+  "/v1/schedules/:schedule_id/resume",
+  "/v1/suppressions",
+  "/v1/widget/conversations/:conversation_id/approvals/:approval_id",
+  "/v1/widget/conversations/:conversation_id/messages",
+  "/v1/widget/conversations/:conversation_id/read",
+  "/v1/widget/conversations/:conversation_id/received",
+  "/v1/widget/sessions",
 ];
-/** Each has a test here, in test/engine/failure-policy.test.ts or in test/channels/api.test.ts. */
+/** Each has a test here, in test/engine/failure-policy.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
 const CREATING = [
   "/runs",
   "/runs/stream",
@@ -252,6 +261,9 @@ const CREATING = [
   "/v1/approvals/:approval_id/decide",
   "/v1/channel-accounts",
   "/v1/runs/:run_id/retry",
+  "/v1/schedules",
+  "/v1/schedules/:schedule_id/backfill",
+  "/v1/schedules/:schedule_id/run",
   "/v1/threads/:thread_id/followups",
 ];
 

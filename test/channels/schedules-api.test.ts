@@ -39,6 +39,28 @@ it("what can't be meant is refused by its place, and nothing is made", async () 
   });
 });
 
+it("a request to make a schedule, or to backfill one, that comes again makes nothing new", async () => {
+  await withSchedules({ deliverers: 0, workers: 0 }, async ({ url, ask }) => {
+    const post = async (path: string, key: string, body: object) => {
+      const headers = { "content-type": "application/json", "idempotency-key": key };
+      const response = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+      const text = await response.text();
+      const id = response.ok ? (JSON.parse(text) as { schedule_id: string }).schedule_id : text;
+      return { status: response.status, id, replayed: response.headers.get("idempotent-replayed") };
+    };
+    const made = await post("/v1/schedules", "k", BODY);
+    expect(await post("/v1/schedules", "k", BODY)).toEqual({ status: 200, id: made.id, replayed: "true" });
+    expect([made.status, made.replayed]).toEqual([201, null]);
+    expect((await post("/v1/schedules", "k", { ...BODY, name: "other" })).status).toBe(409);
+    expect((await ask("GET", "/v1/schedules")).json).toHaveLength(1);
+    const now = Date.now();
+    const stretch = { from: new Date(now - 3 * 86_400_000).toISOString(), to: new Date(now).toISOString() };
+    const backfill = () => post(`/v1/schedules/${made.id}/backfill`, "b", stretch);
+    expect((await backfill()).status).toBe(202);
+    expect(await backfill()).toMatchObject({ status: 200, replayed: "true" });
+  });
+});
+
 it("a contact keeps what isn't changed, loses what is null, and a conversation is of one", async () => {
   await withSchedules({}, async ({ ask, person, conversationOf }) => {
     const attributes = { plan: "pro", seats: 5, end: "2027-05-01" };
