@@ -1,6 +1,7 @@
 // When something is to happen, from what people say: a length of time from now, or the time on a clock on somebody's wall. Pure, but for
 // what the runtime knows of time zones; the machine's own has no say.
 import { Cron } from "croner";
+import { asTimeZone } from "../core/time-zone.js";
 
 export type When =
   /** An ISO 8601 duration, as PT10M or P6W. */
@@ -37,11 +38,9 @@ export function isoDurationMs(text: string): number | undefined {
 
 /** Throws `UnclearTime` for an unknown one. */
 export function checkTimeZone(timeZone: string): string {
-  try {
-    return new Intl.DateTimeFormat("en", { timeZone }).resolvedOptions().timeZone;
-  } catch {
-    throw new UnclearTime(`timeZone: "${timeZone}" is no time zone; it is a name like "Europe/Rome"`);
-  }
+  const known = asTimeZone(timeZone);
+  if (known !== undefined) return known;
+  throw new UnclearTime(`timeZone: "${timeZone}" is no time zone; it is a name like "Europe/Rome"`);
 }
 
 /**

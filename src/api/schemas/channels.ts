@@ -1,6 +1,7 @@
 // Bodies of requests about channels, as far as they are the same for all of them: credentials and settings are each channel's own.
 import { z } from "zod";
 import { ON_UNKNOWN } from "../../core/channel.js";
+import { asTimeZone } from "../../core/time-zone.js";
 import { object, text, uuid } from "./parts.js";
 
 const accountSettings = z.looseObject({
@@ -26,7 +27,7 @@ export const accountPatch = z.object({
   paused: z.boolean().optional(),
 });
 
-const timeZone = text.refine(isTimeZone, 'must be a time zone like "Europe/Rome"');
+const timeZone = text.refine((name) => asTimeZone(name) !== undefined, 'must be a time zone like "Europe/Rome"');
 
 export const conversationPut = z.object({
   channel_account_id: uuid,
@@ -35,13 +36,5 @@ export const conversationPut = z.object({
   time_zone: timeZone.optional(),
   locale: text.min(1).max(35).optional(),
 });
-
-function isTimeZone(name: string): boolean {
-  try {
-    return new Intl.DateTimeFormat("en", { timeZone: name }) !== null;
-  } catch {
-    return false;
-  }
-}
 
 export const deliveryResolve = z.object({ as: z.enum(["again", "sent"]) });

@@ -20,7 +20,7 @@ import { integer, pathId, readBody, readQuery } from "../request.js";
 import { text, uuid } from "../schemas/parts.js";
 import { conversationOf, refuseOrigin, smallBodies, type Visiting, visiting, widgetCors } from "./door.js";
 import { inboxEvents } from "./events.js";
-import { asTimeZone } from "./time-zone.js";
+import { asTimeZone } from "../../core/time-zone.js";
 import { type Contact, newVisitor, readIdentity, readRefresh, signTokens } from "./tokens.js";
 
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;

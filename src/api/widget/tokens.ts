@@ -4,12 +4,12 @@ import { hkdfSync } from "node:crypto";
 import { decodeProtectedHeader, errors, type JWTPayload, jwtVerify, SignJWT } from "jose";
 import { HTTPException } from "hono/http-exception";
 import { EngineError } from "../../core/errors.js";
+import { asTimeZone } from "../../core/time-zone.js";
 import { type ChannelAccountId, isUuid } from "../../core/ids.js";
 import { findAccount } from "../../delivery/accounts.js";
 import type { OpenAccount } from "../../engine/channel-accounts.js";
 import { databaseNow } from "../../engine/database-now.js";
 import type { Engine } from "../../engine/engine.js";
-import { asTimeZone } from "./time-zone.js";
 
 /** `contact` is the tenant's name for a customer, or one that was made up for a visitor. */
 export type Contact = Readonly<{

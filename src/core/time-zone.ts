@@ -1,6 +1,6 @@
-// What browsers and servers say of where somebody is.
+// What people, browsers and servers say of where somebody is.
 
-/** The zone if this machine knows it: the person's follow-ups are reckoned in it. */
+/** The zone by its full name, if this machine knows it: `Europe/Rome`. Undefined for any other text. */
 export function asTimeZone(name: string | undefined): string | undefined {
   if (name === undefined) return undefined;
   try {
