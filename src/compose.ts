@@ -56,7 +56,7 @@ import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
 import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
-import { OUTREACH_LIMITS, type OutreachLimits } from "./engine/outreach-limits.js";
+import { outreachLimits, type OutreachSettings } from "./core/outreach-limits.js";
 import { asAdapter, channelsByKind } from "./engine/own-channels.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
@@ -186,9 +186,6 @@ export type EngineSettings = Readonly<{
   telegramApiRoot?: string | null;
   whatsappApiRoot?: string | null;
   slackApiRoot?: string | null;
-  shortestRecurrenceMs?: number;
-  outreachPerDay?: number;
-  outreachRunning?: number;
   /** What completion webhooks are signed with; where they may go, and what they bring. */
   webhookSecrets?: readonly string[];
   webhookPrivate?: boolean;
@@ -198,7 +195,8 @@ export type EngineSettings = Readonly<{
   /** For tests: where attempts die. */
   crash?: CrashHook;
 }> &
-  FollowupSettings;
+  FollowupSettings &
+  OutreachSettings;
 
 export type ComposedEngine = Engine &
   Readonly<{ settings: EngineSettings; store: GraphStore; slots: Slots; clockOffset: ClockOffset }>;
@@ -242,14 +240,6 @@ export function composeEngine(
     settings,
     store,
     clockOffset: createClockOffset(deps.db),
-  };
-}
-
-function outreachLimits({ shortestRecurrenceMs, outreachPerDay, outreachRunning }: EngineSettings): OutreachLimits {
-  return {
-    shortestMs: shortestRecurrenceMs ?? OUTREACH_LIMITS.shortestMs,
-    perDay: outreachPerDay ?? OUTREACH_LIMITS.perDay,
-    running: outreachRunning ?? OUTREACH_LIMITS.running,
   };
 }
 

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { EngineError } from "./core/errors.js";
 import { FOLLOWUP_LIMITS } from "./core/followup-limits.js";
 import { nearest } from "./core/nearest.js";
+import { OUTREACH_LIMITS } from "./core/outreach-limits.js";
 
 export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
 
@@ -184,19 +185,19 @@ const SETTINGS = {
   PERDURE_SHORTEST_RECURRENCE_MS: {
     field: "shortestRecurrenceMs",
     about: "How far apart the times of a schedule are at least.",
-    default: "900000",
+    default: String(OUTREACH_LIMITS.shortestMs),
     schema: whole(60_000, 86_400_000),
   },
   PERDURE_OUTREACH_PER_DAY: {
     field: "outreachPerDay",
     about: "Messages of schedules that one person gets within 24 hours, at most.",
-    default: "3",
+    default: String(OUTREACH_LIMITS.perDay),
     schema: whole(1, 1_000),
   },
   PERDURE_OUTREACH_RUNNING: {
     field: "outreachRunning",
     about: "Runs that work for schedules at a time, over all workers; the other slots are left to people who write.",
-    default: "5",
+    default: String(OUTREACH_LIMITS.running),
     schema: whole(1, 10_000),
   },
   PERDURE_FOLLOWUPS_PER_THREAD: {
@@ -220,7 +221,7 @@ const SETTINGS = {
   PERDURE_FOLLOWUP_HORIZON_DAYS: {
     field: "followupHorizonDays",
     about: "How many days ahead a follow-up may be.",
-    default: "400",
+    default: String(FOLLOWUP_LIMITS.horizonMs / 86_400_000),
     schema: whole(1, 3_650),
   },
   PERDURE_FOLLOWUP_DEPTH: {

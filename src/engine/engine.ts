@@ -13,7 +13,7 @@ import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
 import type { InboxNews } from "./inbox-news.js";
 import type { Handover } from "./handover.js";
-import type { OutreachLimits } from "./outreach-limits.js";
+import type { OutreachLimits } from "../core/outreach-limits.js";
 import type { Reads } from "./reads.js";
 
 export type Engine = Readonly<{

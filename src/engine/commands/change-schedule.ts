@@ -14,7 +14,7 @@ import {
 } from "../../schedule/schedules.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 import { databaseNow } from "../database-now.js";
-import type { OutreachLimits } from "../outreach-limits.js";
+import type { OutreachLimits } from "../../core/outreach-limits.js";
 import { nameTaken } from "./create-schedule.js";
 import { scheduleTimer } from "./fire-schedule.js";
 import { type ScheduleAsked, settingsOf } from "./schedule-settings.js";

@@ -7,7 +7,7 @@ import { nextTime } from "../../schedule/plan.js";
 import { getSchedule, insertSchedule, type ScheduleRow } from "../../schedule/schedules.js";
 import { setTimer } from "../../schedule/timers.js";
 import { databaseNow } from "../database-now.js";
-import type { OutreachLimits } from "../outreach-limits.js";
+import type { OutreachLimits } from "../../core/outreach-limits.js";
 import { scheduleTimer } from "./fire-schedule.js";
 import { madeAndGone, madeBefore, type Once } from "./make-once.js";
 import { type ScheduleAsked, settingsOf } from "./schedule-settings.js";

@@ -6,7 +6,7 @@ import type { FollowupRow } from "../../schedule/followups.js";
 import { lockRecipient, markFired, outreachRules, workUnderWay } from "../../schedule/occurrences.js";
 import { quietUntil } from "../../schedule/quiet-hours.js";
 import { databaseNow } from "../database-now.js";
-import type { OutreachLimits } from "../outreach-limits.js";
+import type { OutreachLimits } from "../../core/outreach-limits.js";
 
 /** Of work under way, what is counted: the rest sleeps. */
 const MOST_COUNTED = 500;

@@ -15,7 +15,7 @@ import { type LockedThread, lockThreadIfFree } from "../../runs/thread-lock.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
 import { derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
-import type { OutreachLimits } from "../outreach-limits.js";
+import type { OutreachLimits } from "../../core/outreach-limits.js";
 import type { RunRequest } from "./request.js";
 import { cancelRun } from "./cancel-run.js";
 import { tellFailure } from "./tell-failure.js";

@@ -10,3 +10,18 @@ export type OutreachLimits = Readonly<{
 }>;
 
 export const OUTREACH_LIMITS: OutreachLimits = { shortestMs: 15 * 60_000, perDay: 3, running: 5 };
+
+/** The same as settings. */
+export type OutreachSettings = Readonly<{
+  shortestRecurrenceMs?: number;
+  outreachPerDay?: number;
+  outreachRunning?: number;
+}>;
+
+export function outreachLimits(settings: OutreachSettings): OutreachLimits {
+  return {
+    shortestMs: settings.shortestRecurrenceMs ?? OUTREACH_LIMITS.shortestMs,
+    perDay: settings.outreachPerDay ?? OUTREACH_LIMITS.perDay,
+    running: settings.outreachRunning ?? OUTREACH_LIMITS.running,
+  };
+}
