@@ -8,8 +8,9 @@ import { createFollowup } from "../../engine/commands/create-followup.js";
 import { FollowupRefused } from "../../engine/commands/schedule-followup.js";
 import type { Engine } from "../../engine/engine.js";
 import { followupRecord } from "../../engine/followup-record.js";
+import { refusingUnclear } from "../../engine/refusing-unclear.js";
 import { FOLLOWUP_STATUSES, getFollowup, listFollowups } from "../../schedule/followups.js";
-import { UnclearTime, type When } from "../../schedule/when.js";
+import type { When } from "../../schedule/when.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -98,9 +99,8 @@ function whenOf(when: z.output<typeof followupReschedule>["when"]): When {
 /** What a model is told as an answer, a program is told as an error. */
 async function refusing<T>(work: () => Promise<T>): Promise<T> {
   try {
-    return await work();
+    return await refusingUnclear(work);
   } catch (error) {
-    if (error instanceof UnclearTime) throw new EngineError("bad_request", error.message);
     if (error instanceof FollowupRefused) throw new EngineError("conflict", error.message);
     throw error;
   }

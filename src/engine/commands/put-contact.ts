@@ -10,7 +10,7 @@ import {
   setConversations,
 } from "../../delivery/contacts.js";
 import { checkTimeZone } from "../../schedule/when.js";
-import { refusing } from "./schedule-settings.js";
+import { refusingUnclear } from "../refusing-unclear.js";
 
 export type ContactAsked = ContactChange &
   Readonly<{ key: string; conversationIds?: readonly ConversationId[] | undefined }>;
@@ -22,7 +22,7 @@ export async function keepContact(
   asked: ContactAsked,
 ): Promise<Readonly<{ contact: ContactRow; made: boolean }>> {
   const { timeZone } = asked;
-  if (timeZone) await refusing(() => checkTimeZone(timeZone));
+  if (timeZone) await refusingUnclear(() => checkTimeZone(timeZone));
   return deps.db.tx(async (sql) => {
     const { contactId, made } = await putContact(sql, { ...asked, tenantId, contactId: deps.ids.next<ContactId>() });
     if (asked.conversationIds !== undefined) await tie(sql, { tenantId, contactId }, asked.conversationIds);

@@ -1,6 +1,5 @@
 // What somebody says of a schedule, checked: a time that can be meant, people that there are, a text that can be filled in.
 import type { Sql } from "../../core/deps.js";
-import { EngineError } from "../../core/errors.js";
 import type { TenantId } from "../../core/ids.js";
 import { type Audience, unknownIn } from "../../delivery/audience.js";
 import type { QuietHours } from "../../schedule/quiet-hours.js";
@@ -8,6 +7,7 @@ import { checkRule } from "../../schedule/recurrence.js";
 import type { Overlap, ScheduleSettings } from "../../schedule/schedules.js";
 import { strayMark } from "../../schedule/template.js";
 import { checkTimeZone, instantOf, isoDurationMs, UnclearTime } from "../../schedule/when.js";
+import { refusingUnclear } from "../refusing-unclear.js";
 
 export type WhenAsked =
   | Readonly<{ cron: string }>
@@ -46,7 +46,7 @@ export async function settingsOf(
   asked: ScheduleAsked,
   at: Readonly<{ tenantId: TenantId; now: Date; shortestMs: number; onceIsOver: boolean }>,
 ): Promise<ScheduleSettings> {
-  return refusing(async () => {
+  return refusingUnclear(async () => {
     const { about, instruction } = asked;
     for (const [name, text] of Object.entries({ about, instruction })) {
       const stray = strayMark(text);
@@ -105,14 +105,4 @@ async function refuseUnknown(sql: Sql, tenantId: TenantId, audience: Audience): 
   const named = unknown.slice(0, MOST_NAMED).join(", ");
   const more = unknown.length > MOST_NAMED ? ` and ${unknown.length - MOST_NAMED} more` : "";
   throw new UnclearTime(`audience: there is no ${named}${more}`);
-}
-
-/** What can't be meant, as an error that says so. */
-export async function refusing<T>(work: () => Promise<T> | T): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof UnclearTime) throw new EngineError("bad_request", error.message);
-    throw error;
-  }
 }
