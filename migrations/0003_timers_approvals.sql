@@ -16,6 +16,14 @@ create table timers (
 create index timers_due on timers (kind, due_at, timer_id) where status = 'due';
 create unique index timers_one_due on timers (tenant_id, kind, ref_id) where status = 'due';
 
+-- For triggers: a timer that is due at once, unless one of its kind is.
+create function set_due_timer(of_tenant text, of_kind text, of_ref uuid) returns void
+language sql volatile as $due$
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  values (of_tenant, gen_random_uuid(), of_kind, of_ref, clock_timestamp())
+  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+$due$;
+
 create table approvals (
   tenant_id text collate "C" not null,
   approval_id uuid not null,

@@ -73,9 +73,7 @@ begin
     updated_at = clock_timestamp()
   where f.tenant_id = new.tenant_id and f.followup_id = new.followup_id;
   if new.status = 'success' and new.followup_part = 'work' then
-    insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-    values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
-    on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+    perform set_due_timer(new.tenant_id, 'followup.tell', new.followup_id);
   end if;
   return null;
 end
@@ -94,9 +92,7 @@ create trigger followup_run_gone after delete on runs
 create function followup_failed() returns trigger
 language plpgsql as $failed$
 begin
-  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-  values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
-  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  perform set_due_timer(new.tenant_id, 'followup.tell', new.followup_id);
   return null;
 end
 $failed$;

@@ -6,9 +6,7 @@ alter table runs add column webhook text;
 create function run_webhook_due() returns trigger
 language plpgsql as $due$
 begin
-  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-  values (new.tenant_id, gen_random_uuid(), 'run.webhook', new.run_id, clock_timestamp())
-  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  perform set_due_timer(new.tenant_id, 'run.webhook', new.run_id);
   return null;
 end
 $due$;

@@ -1093,9 +1093,7 @@ CREATE OR REPLACE FUNCTION perdure.followup_failed()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-  values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
-  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  perform set_due_timer(new.tenant_id, 'followup.tell', new.followup_id);
   return null;
 end
 $function$
@@ -1127,9 +1125,7 @@ begin
     updated_at = clock_timestamp()
   where f.tenant_id = new.tenant_id and f.followup_id = new.followup_id;
   if new.status = 'success' and new.followup_part = 'work' then
-    insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-    values (new.tenant_id, gen_random_uuid(), 'followup.tell', new.followup_id, clock_timestamp())
-    on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+    perform set_due_timer(new.tenant_id, 'followup.tell', new.followup_id);
   end if;
   return null;
 end
@@ -1532,9 +1528,7 @@ CREATE OR REPLACE FUNCTION perdure.run_webhook_due()
  LANGUAGE plpgsql
 AS $function$
 begin
-  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
-  values (new.tenant_id, gen_random_uuid(), 'run.webhook', new.run_id, clock_timestamp())
-  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
+  perform set_due_timer(new.tenant_id, 'run.webhook', new.run_id);
   return null;
 end
 $function$
@@ -1573,6 +1567,16 @@ begin
   perform tell_inbox(new.conversation_id);
   return null;
 end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.set_due_timer(of_tenant text, of_kind text, of_ref uuid)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  values (of_tenant, gen_random_uuid(), of_kind, of_ref, clock_timestamp())
+  on conflict (tenant_id, kind, ref_id) where status = 'due' do nothing;
 $function$
 
 
