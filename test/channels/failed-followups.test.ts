@@ -1,26 +1,18 @@
 // A promise that comes to nothing: the log of the run that made it says so, and the person is told where the account has words for that.
-import { AIMessage, type BaseMessage } from "@langchain/core/messages";
-import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { AIMessage } from "@langchain/core/messages";
 import { expect, it } from "vitest";
-import { ToolNode } from "@langchain/langgraph/prebuilt";
-import { scheduleFollowup } from "../../src/tools.js";
+import { promisingAgent } from "../helpers/promising.js";
 import { type Reached, withTelegram } from "../helpers/telegram.js";
 import { until } from "../helpers/wait.js";
 
 /** Promises what it is told, as JSON; can't do what it promised. */
-const graph = new StateGraph(MessagesAnnotation)
-  .addNode("model", ({ messages }: { messages: BaseMessage[] }) => {
-    const last = messages.at(-1);
-    if (last?.additional_kwargs["followup"] === true) throw new TypeError("the check is broken");
-    if (last?.getType() === "tool") return { messages: [new AIMessage("promised")] };
-    const args = JSON.parse(last?.text ?? "{}") as Record<string, unknown>;
-    return { messages: [new AIMessage({ content: "", tool_calls: [{ id: "c1", name: "schedule_followup", args }] })] };
-  })
-  .addNode("tools", new ToolNode([scheduleFollowup]))
-  .addEdge(START, "model")
-  .addConditionalEdges("model", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "tools" : END))
-  .addEdge("tools", "model")
-  .compile();
+const graph = promisingAgent(({ messages }) => {
+  const last = messages.at(-1);
+  if (last?.additional_kwargs["followup"] === true) throw new TypeError("the check is broken");
+  if (last?.getType() === "tool") return { messages: [new AIMessage("promised")] };
+  const args = JSON.parse(last?.text ?? "{}") as Record<string, unknown>;
+  return { messages: [new AIMessage({ content: "", tool_calls: [{ id: "c1", name: "schedule_followup", args }] })] };
+});
 
 const promise = (more: object) =>
   JSON.stringify({ about: "the order", instruction: "Check it", mode: "work", when: { in: "PT6S" }, ...more });

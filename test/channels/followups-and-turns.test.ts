@@ -1,9 +1,7 @@
 // Follow-ups and turns of one conversation: what was promised in a turn never overtakes it, and what takes long holds up nobody.
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
-import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
-import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { expect, it } from "vitest";
-import { scheduleFollowup } from "../../src/tools.js";
+import { promisingAgent } from "../helpers/promising.js";
 import { type Reached, withTelegram } from "../helpers/telegram.js";
 import { door } from "../helpers/tool-agent.js";
 import { until } from "../helpers/wait.js";
@@ -27,13 +25,7 @@ function slow() {
     const args = { about: "it", instruction: "check it", mode: "work", when: { in: "PT6S" } };
     return { messages: [new AIMessage({ content: "", tool_calls: [{ id: "c1", name: "schedule_followup", args }] })] };
   };
-  const graph = new StateGraph(MessagesAnnotation)
-    .addNode("model", model)
-    .addNode("tools", new ToolNode([scheduleFollowup]))
-    .addEdge(START, "model")
-    .addConditionalEdges("model", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "tools" : END))
-    .addEdge("tools", "model")
-    .compile();
+  const graph = promisingAgent(model);
   return { graph, endTurn: turn.open, endCheck: check.open, isChecking: () => checking };
 }
 

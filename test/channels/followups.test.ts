@@ -1,10 +1,8 @@
 // "I'll get back to you": promised in a turn, kept later, where it was asked.
-import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
-import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
 import { approve } from "../../src/engine/approve.js";
-import { scheduleFollowup } from "../../src/tools.js";
+import { promisingAgent } from "../helpers/promising.js";
 import { withTelegram } from "../helpers/telegram.js";
 import { until } from "../helpers/wait.js";
 
@@ -25,13 +23,7 @@ function promising() {
       ],
     };
   };
-  return new StateGraph(MessagesAnnotation)
-    .addNode("model", model)
-    .addNode("tools", new ToolNode([scheduleFollowup]))
-    .addEdge(START, "model")
-    .addConditionalEdges("model", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "tools" : END))
-    .addEdge("tools", "model")
-    .compile();
+  return promisingAgent(model);
 }
 
 const promise = (mode: "remind" | "work", more: object = {}) =>
@@ -150,13 +142,7 @@ it("a question that a follow-up's work asks comes to the chat, is decided there,
             }),
           ],
         };
-  const agent = new StateGraph(MessagesAnnotation)
-    .addNode("model", asking)
-    .addNode("tools", new ToolNode([scheduleFollowup]))
-    .addEdge(START, "model")
-    .addConditionalEdges("model", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "tools" : END))
-    .addEdge("tools", "model")
-    .compile();
+  const agent = promisingAgent(asking);
   await withTelegram({ graphs: { agent } }, async ({ telegram, texts, fireTimers, deps: { db } }) => {
     await telegram.says("book it later", { chatId: 7 });
     await texts(1, 7);
