@@ -20,23 +20,20 @@ import { openBodyStore } from "./bodies/open.js";
 import { cachedAssistants } from "./assistants/cached.js";
 import { createBodyReader } from "./checkpoint/body-reader.js";
 import { createPackReader } from "./checkpoint/pack-reader.js";
-import { type LogLevel, readConfig } from "./config.js";
 import type { Clock } from "./core/clock.js";
 import type { BodyStore, Deps, Log } from "./core/deps.js";
 import { isEngineError } from "./core/errors.js";
 import { followupLimits, type FollowupSettings } from "./core/followup-limits.js";
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
-import { refuseVersion } from "./core/pin.js";
-import { policiesFrom, type PolicyOf, type RunPolicy } from "./core/policy.js";
+import type { PolicyOf } from "./core/policy.js";
 import type { Retention } from "./core/retention.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
-import { checkSchema } from "./db/migrate.js";
 import { openDb } from "./db/pool.js";
 import { callerFrom, UNKNOWN } from "./api/caller.js";
 import { createOnTouch } from "./engine/adopt/on-touch.js";
 import { openSource, type Source } from "./engine/adopt/source.js";
-import { type ApprovalDefaults, approvalDefaults, policyOf, type ProjectApprovals } from "./engine/approval-policy.js";
+import { type ApprovalDefaults, policyOf } from "./engine/approval-policy.js";
 import { createAcceptor } from "./engine/commands/accept-run.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
 import { createSettler } from "./engine/commands/settle-run.js";
@@ -46,7 +43,7 @@ import type { Engine } from "./engine/engine.js";
 import { type CrashHook, dyingAt, dyingWhenClaimed } from "./engine/executor/crash-points.js";
 import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
 import { createExecutor } from "./engine/executor/execute.js";
-import { type Graphs, graphsFrom } from "./engine/graphs.js";
+import type { Graphs } from "./engine/graphs.js";
 import { createHandover } from "./engine/handover.js";
 import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import type { StoreTtl } from "./engine/langgraph-json.js";
@@ -57,12 +54,11 @@ import { createScheduler } from "./engine/loops/scheduler.js";
 import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
 import { outreachLimits, type OutreachSettings } from "./core/outreach-limits.js";
-import { asAdapter, channelsByKind } from "./engine/own-channels.js";
+import { channelsByKind } from "./engine/own-channels.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
 import { openStore, type GraphStore } from "./engine/store.js";
-import { createLog } from "./observe/log.js";
 import { preview } from "./observe/preview.js";
 import type { ConfiguredLimits } from "./runs/claim.js";
 
@@ -409,89 +405,4 @@ export function listenApi(engine: Engine, address: Readonly<{ host: string; port
 /** Who claims: unique per process start, so that no fence is made twice. */
 export function newOwner(): string {
   return `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`;
-}
-
-export type PerdureOptions = Readonly<{
-  /** Postgres 14 or newer, migrated by `perdure migrate`. */
-  databaseUrl: string;
-  /** A direct connection for LISTEN, when `databaseUrl` is a pooler in transaction mode. */
-  listenUrl?: string;
-  /** Where message bodies live: s3://bucket/prefix or file:///path. */
-  bodies: string;
-  s3ForcePathStyle?: boolean;
-  s3Checksums?: boolean;
-  /** 32 bytes in hex or base64: what goes to the object store is encrypted with them. */
-  secretKey?: string;
-  /** Former secret keys, for what was encrypted with them. */
-  oldSecretKeys?: readonly string[];
-  /** By id: compiled or not, agents, entrypoints, or functions that make one. */
-  graphs: Readonly<Record<string, unknown>>;
-  /** Of the graphs' code, as runs record it and assistants are pinned to it: a commit, say. "in-process" unless given. */
-  version?: string;
-  /** What this process works on; all of it unless said otherwise, nothing with []. */
-  loops?: readonly LoopName[];
-  /** Runs executed at a time, by this process. */
-  concurrency?: number;
-  /** Runs of each tenant executed at a time, over all processes, where `perdure limits` doesn't say; of a graph: `policies`. */
-  maxRunningPerTenant?: number;
-  /** Where LangGraph's PostgresSaver has threads that come over when they are first touched: a schema, or a URL#schema. */
-  adoptFrom?: string;
-  /** Which of the graphs those threads are of, when there are several. */
-  adoptGraph?: string;
-  /** What is kept, and how long; everything for ever unless said otherwise. */
-  retention?: Retention;
-  /** What questions come with, unless they say so themselves. */
-  approvals?: ProjectApprovals;
-  /** Whether X-Perdure-Person and X-Perdure-Roles of a request say who asks: set them where you know, whatever the client sent. */
-  identityHeaders?: boolean;
-  /** What completion webhooks are signed with: `whsec_…`, or two while one takes the other's place. */
-  webhookSecrets?: readonly string[];
-  /** Whether they may lead into private networks. */
-  webhookPrivate?: boolean;
-  /** Channels of your own (`perdure/channels`), besides those that come with perdure. */
-  channels?: readonly ChannelAdapter[];
-  /** How the runs of a graph are treated when something goes wrong, by graph id, where that isn't the default. */
-  policies?: Readonly<Record<string, Partial<RunPolicy>>>;
-  logLevel?: LogLevel;
-}>;
-
-export type Perdure = Readonly<{
-  /** Answers a request to the API: mount it where your own app serves it. */
-  fetch(request: Request): Promise<Response>;
-  /** Checks the schema, registers the graphs and starts the loops. */
-  start(): Promise<void>;
-  /** Gives runs back and closes every connection. */
-  stop(): Promise<void>;
-}>;
-
-/** What `createPerdure` gives. */
-export function composePerdure(options: PerdureOptions): Perdure {
-  if (options.version !== undefined) refuseVersion(options.version, "version");
-  for (const [at, adapter] of (options.channels ?? []).entries()) asAdapter(adapter, `channels[${at}]`);
-  const { logLevel, ...settings } = readConfig({});
-  const log = createLog(options.logLevel ?? logLevel);
-  const parts = openParts({ ...options, log, applicationName: "perdure" });
-  const { retention = null, identityHeaders = false, policies = {} } = options;
-  const approvals = approvalDefaults(options.approvals ?? {});
-  const policyOf = policiesFrom(policies);
-  const engine = composeEngine(parts, graphsFrom(options.graphs, { ...options, policyOf }), {
-    ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals },
-  });
-  const app = createApp(engine);
-  let loops: readonly Running[] = [];
-  return {
-    fetch: async (request) => app.fetch(request),
-    async start() {
-      await checkSchema(parts.deps.db);
-      await prepareEngine(engine);
-      loops = composeLoops(engine, options.loops ?? LOOPS, {
-        concurrency: options.concurrency ?? DEFAULT_CONCURRENCY,
-      });
-      for (const loop of loops) loop.start();
-    },
-    async stop() {
-      await Promise.all(loops.map((loop) => loop.stop()));
-      await parts.close();
-    },
-  };
 }

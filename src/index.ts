@@ -1,11 +1,12 @@
 // The public API: everything a graph author or an embedding application may import, and nothing else.
-import type { Perdure, PerdureOptions } from "./compose.js";
+import type { Perdure, PerdureOptions } from "./perdure.js";
 
-export type { LoopName, Perdure, PerdureOptions } from "./compose.js";
+export type { LoopName } from "./compose.js";
 export { EngineError, type ErrorCode } from "./core/errors.js";
 export { approve, type Approve, type Decision } from "./engine/approve.js";
 export type { GraphConfig, RunnableGraph } from "./engine/graphs.js";
 export { sleepFor, sleepUntil } from "./engine/sleep.js";
+export type { Perdure, PerdureOptions } from "./perdure.js";
 
 /**
  * An engine inside your own process: the API as a fetch handler, and the loops.
@@ -18,7 +19,7 @@ export { sleepFor, sleepUntil } from "./engine/sleep.js";
 export function createPerdure(options: PerdureOptions): Perdure {
   // Loaded when it is used: graphs import this package too, and need none of the engine for it.
   let made: Promise<Perdure> | undefined;
-  const engine = () => (made ??= import("./compose.js").then(({ composePerdure }) => composePerdure(options)));
+  const engine = () => (made ??= import("./perdure.js").then(({ composePerdure }) => composePerdure(options)));
   return {
     fetch: async (request) => (await engine()).fetch(request),
     start: async () => (await engine()).start(),
