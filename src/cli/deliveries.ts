@@ -3,7 +3,7 @@ import type { DeliveryStatus } from "../core/channel.js";
 import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import { DEFAULT_TENANT, type DeliveryId, type ThreadId } from "../core/ids.js";
-import { listDeliveries, resolveDelivery } from "../delivery/outbox.js";
+import { listDeliveries, resolveDelivery } from "../delivery/deliveries.js";
 import { deliveryRecord } from "../engine/delivery-record.js";
 import { type Output, table } from "./output.js";
 import { json } from "./wire.js";

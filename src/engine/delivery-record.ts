@@ -1,7 +1,7 @@
 // Accounts, conversations and deliveries as people and programs read them: no credentials, no content.
 import type { AccountRow } from "../delivery/accounts.js";
 import type { ConversationRow } from "../delivery/conversations.js";
-import type { DeliveryRow } from "../delivery/outbox.js";
+import type { DeliveryRow } from "../delivery/deliveries.js";
 
 export function accountRecord(account: AccountRow, webhookUrl: string) {
   return {

@@ -3,10 +3,10 @@
 import type { Deps } from "../core/deps.js";
 import type { FollowupId, TimerId } from "../core/ids.js";
 import { standingOf } from "../delivery/audience.js";
+import { sourceOfDelivery } from "../delivery/deliveries.js";
 import {
   type ClaimedDelivery,
   type DeliveryOutcome,
-  sourceOfDelivery,
   type Started,
   startDelivery,
   QUIET_HOURS,

@@ -6,7 +6,7 @@ import { EngineError } from "../../core/errors.js";
 import type { ChannelAccountId, DeliveryId, TenantId, ThreadId } from "../../core/ids.js";
 import { type AccountRow, getAccount, listAccounts } from "../../delivery/accounts.js";
 import { listConversations } from "../../delivery/conversations.js";
-import { listDeliveries, resolveDelivery } from "../../delivery/outbox.js";
+import { listDeliveries, resolveDelivery } from "../../delivery/deliveries.js";
 import { noAccount } from "../../engine/channel-accounts.js";
 import { announceAccount } from "../../engine/announce.js";
 import { changeAccount, createAccount } from "../../engine/commands/create-account.js";

@@ -8,7 +8,7 @@ import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, ChannelAccountId } from "../../core/ids.js";
 import { findAccount } from "../../delivery/accounts.js";
 import { ownItem, takeInbox } from "../../delivery/inbox.js";
-import { askingThreads } from "../../delivery/outbox.js";
+import { askingThreads } from "../../delivery/deliveries.js";
 import { noAccount, type OpenAccount } from "../../engine/channel-accounts.js";
 import { receiveInbound } from "../../engine/commands/receive-inbound.js";
 import { receivePress } from "../../engine/commands/receive-press.js";

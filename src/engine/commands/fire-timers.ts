@@ -7,7 +7,7 @@ import { backoffMs } from "../../core/retry.js";
 import { supersedes } from "../../core/run.js";
 import { takeTurn } from "../../runs/breakers.js";
 import { appendEvent } from "../../runs/events.js";
-import { hasToTell } from "../../delivery/outbox.js";
+import { hasToTell } from "../../delivery/deliveries.js";
 import { getRun, makeNextHead, releaseRun, runThread } from "../../runs/runs.js";
 import { lockThreadIfFree, type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, peekDueTimers, postponeTimer, type TimerRow } from "../../schedule/timers.js";

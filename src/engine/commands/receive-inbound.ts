@@ -15,7 +15,8 @@ import {
 } from "../../delivery/conversations.js";
 import { writeInbox } from "../../delivery/inbox.js";
 import { noteReceipt, noteReceived, noteRun } from "../../delivery/inbound.js";
-import { conversationOfReceipt, parkPending, postDeliveries, unparkDeliveries } from "../../delivery/outbox.js";
+import { conversationOfReceipt } from "../../delivery/deliveries.js";
+import { parkPending, postDeliveries, unparkDeliveries } from "../../delivery/outbox.js";
 import { postIn } from "../post.js";
 import { cancelledByWriting } from "../../schedule/followups.js";
 import { cancelTimers } from "../../schedule/timers.js";

@@ -3,7 +3,7 @@
 // at the beginning only.
 import type { Sql } from "../../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { takeUnheard, type Unheard } from "../../delivery/outbox.js";
+import { takeUnheard, type Unheard } from "../../delivery/deliveries.js";
 import type { RunRequest } from "./request.js";
 
 /** The request with the note, where there is something to say and it brings messages; in the caller's transaction. */
