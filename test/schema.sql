@@ -40,6 +40,22 @@ table approvals
   CREATE INDEX approvals_thread ON perdure.approvals USING btree (tenant_id, thread_id, asked_at DESC)
   CREATE UNIQUE INDEX approvals_one_pending ON perdure.approvals USING btree (tenant_id, thread_id, interrupt_id) WHERE (status = 'pending'::text)
 
+table assistant_versions
+  tenant_id text collate "C" not null
+  assistant_id uuid not null
+  version integer not null
+  made_at_start boolean not null
+  graph_id text collate "C" not null
+  name text not null
+  description text
+  config jsonb not null
+  context jsonb not null
+  metadata jsonb not null
+  created_at timestamp with time zone not null default now()
+  constraint assistant_versions_pkey PRIMARY KEY (tenant_id, assistant_id, version)
+  constraint assistant_versions_tenant_id_assistant_id_fkey FOREIGN KEY (tenant_id, assistant_id) REFERENCES assistants(tenant_id, assistant_id) ON DELETE CASCADE
+  CREATE TRIGGER assistant_versions_stay BEFORE UPDATE ON perdure.assistant_versions FOR EACH ROW EXECUTE FUNCTION refuse_change()
+
 table assistants
   tenant_id text collate "C" not null
   assistant_id uuid not null
@@ -53,9 +69,11 @@ table assistants
   metadata jsonb not null default '{}'::jsonb
   created_at timestamp with time zone not null default now()
   updated_at timestamp with time zone not null default now()
+  newest_version integer not null default 1
   constraint assistants_pin_check CHECK ((pin ~ '^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$'::text))
   constraint assistants_pkey PRIMARY KEY (tenant_id, assistant_id)
   constraint assistants_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  constraint assistants_version_check CHECK (((version >= 1) AND (version <= newest_version)))
   CREATE INDEX assistants_graph ON perdure.assistants USING btree (tenant_id, graph_id)
 
 table breakers
@@ -576,6 +594,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   followup_id uuid
   followup_part text
   webhook text
+  assistant_version integer
   constraint runs_error_preview_check CHECK ((length(error_preview) <= 200))
   constraint runs_finished_when_done CHECK (((status = ANY (ARRAY['pending'::text, 'running'::text])) = (finished_at IS NULL)))
   constraint runs_followup_part_check CHECK ((followup_part = ANY (ARRAY['work'::text, 'tell'::text])))
@@ -1483,6 +1502,16 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.refuse_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  raise exception '% rows never change', tg_table_name;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.resolve_delivery(tenant text, delivery uuid, how text)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -2067,6 +2096,16 @@ AS $function$
     from accepted
   )
   select a.timer_id from asked a join mine using (tenant_id, followup_id)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.version_counts(tenant text, assistant uuid, read integer)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select exists (
+    select 1 from assistants a where a.tenant_id = tenant and a.assistant_id = assistant and a.version = read)
 $function$
 
 

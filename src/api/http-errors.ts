@@ -26,6 +26,7 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   unavailable: 503,
   schema_newer: 503,
   graph_changed: 409,
+  assistant_changed: 409,
   graph_invalid: 500,
   config_invalid: 500,
   // What was asked for was there once, and asking again won't bring it back.

@@ -34,6 +34,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     assistant: {
       assistantId: assistant.assistantId,
       graphId: assistant.graphId,
+      version: assistant.version,
       config: assistant.config,
       context: assistant.context ?? {},
       metadata: assistant.metadata,
@@ -51,6 +52,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     graph: null,
     createdBy: "api",
     webhook: body.webhook ?? null,
+    ifVersionCounts: true,
   };
 }
 

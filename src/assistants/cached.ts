@@ -9,7 +9,7 @@ const FRESH_MS = 1_000;
 const MAX = 10_000;
 
 export type GetAssistant = (
-  key: Readonly<{ tenantId: TenantId; idOrGraphId: string }>,
+  key: Readonly<{ tenantId: TenantId; idOrGraphId: string /** Not from memory. */; fresh?: boolean }>,
 ) => Promise<AssistantRow | undefined>;
 
 /** Like `getAssistant`, from memory when it was read within the last second. What isn't there is looked for each time. */
@@ -19,5 +19,9 @@ export function cachedAssistants(sql: Sql): GetAssistant {
     ttl: FRESH_MS,
     fetchMethod: (_name, _stale, { context }) => getAssistant(sql, context),
   });
-  return (key) => known.fetch(`${key.tenantId} ${key.idOrGraphId}`, { context: key });
+  return (key) =>
+    known.fetch(`${key.tenantId} ${key.idOrGraphId}`, {
+      context: key,
+      forceRefresh: key.fresh ?? false,
+    });
 }

@@ -21,7 +21,8 @@ export type AssistantRow = Readonly<{
   updatedAt: Date;
 }>;
 
-const COLUMNS = `
+/** A row of `assistants` as `AssistantRow` names it. */
+export const ASSISTANT_COLUMNS = `
   assistant_id as "assistantId", graph_id as "graphId", name, description, version, pin, config, context, metadata,
   created_at as "createdAt", updated_at as "updatedAt"`;
 
@@ -30,7 +31,10 @@ export function systemAssistantId(graphId: string): AssistantId {
   return uuidV5(graphId, NAMESPACE) as AssistantId;
 }
 
-/** Makes sure each graph has its system assistant, with the configuration given at start. Returns how many were made or changed. */
+/**
+ * Makes sure each graph has its system assistant, with the configuration given at start: another one is a new version, unless somebody
+ * has made one since. Returns how many were made or changed.
+ */
 export async function upsertSystemAssistants(
   sql: Sql,
   graphs: Readonly<{
@@ -41,13 +45,35 @@ export async function upsertSystemAssistants(
   }>,
 ): Promise<number> {
   const { rowCount } = await sql.query(
-    `insert into assistants as a (tenant_id, assistant_id, graph_id, name, config, context, metadata)
-    select $1, g.id, g.graph_id, g.graph_id, $4, $5, '{"created_by": "system"}'
-    from unnest($2::uuid[], $3::text[]) g(id, graph_id)
-    order by g.id
-    on conflict (tenant_id, assistant_id) do update
-    set config = excluded.config, context = excluded.context, updated_at = clock_timestamp()
-    where a.version = 1 and (a.config, a.context) is distinct from (excluded.config, excluded.context)`,
+    `with given as (
+      select * from unnest($2::uuid[], $3::text[]) g(assistant_id, graph_id)
+    ), made as (
+      insert into assistants (tenant_id, assistant_id, graph_id, name, config, context, metadata)
+      select $1, assistant_id, graph_id, graph_id, $4, $5, '{"created_by": "system"}'
+      from given
+      order by assistant_id
+      on conflict (tenant_id, assistant_id) do nothing
+      returning *
+    ), old as materialized (
+      select a.tenant_id, a.assistant_id
+      from assistants a
+      join assistant_versions v using (tenant_id, assistant_id, version)
+      where a.tenant_id = $1 and a.assistant_id in (select assistant_id from given) and v.made_at_start
+        and (a.config, a.context) is distinct from ($4::jsonb, $5::jsonb)
+      order by a.assistant_id
+      for update of a
+    ), changed as (
+      update assistants a
+      set config = $4, context = $5, version = a.newest_version + 1, newest_version = a.newest_version + 1,
+        updated_at = clock_timestamp()
+      from old o
+      where a.tenant_id = o.tenant_id and a.assistant_id = o.assistant_id
+      returning a.*
+    )
+    insert into assistant_versions (tenant_id, assistant_id, version, made_at_start, graph_id, name, description,
+      config, context, metadata)
+    select tenant_id, assistant_id, version, true, graph_id, name, description, config, context, metadata
+    from (select * from made union all select * from changed) new`,
     [
       graphs.tenantId,
       graphs.graphIds.map(systemAssistantId),
@@ -75,7 +101,7 @@ export async function getAssistant(
 ): Promise<AssistantRow | undefined> {
   const id = isUuid(key.idOrGraphId) ? key.idOrGraphId : systemAssistantId(key.idOrGraphId);
   const { rows } = await sql.query<AssistantRow>(
-    `select ${COLUMNS} from assistants where tenant_id = $1 and assistant_id = $2`,
+    `select ${ASSISTANT_COLUMNS} from assistants where tenant_id = $1 and assistant_id = $2`,
     [key.tenantId, id],
   );
   return rows[0];
@@ -90,7 +116,7 @@ export async function setAssistantPin(
     `update assistants
     set pin = $3, updated_at = clock_timestamp()
     where tenant_id = $1 and assistant_id = $2
-    returning ${COLUMNS}`,
+    returning ${ASSISTANT_COLUMNS}`,
     [key.tenantId, key.assistantId, key.pin],
   );
   return rows[0];
@@ -99,7 +125,7 @@ export async function setAssistantPin(
 /** The tenant's assistants, by graph and name. */
 export async function listAssistants(sql: Sql, tenantId: TenantId): Promise<AssistantRow[]> {
   const { rows } = await sql.query<AssistantRow>(
-    `select ${COLUMNS} from assistants where tenant_id = $1 order by graph_id, name, assistant_id`,
+    `select ${ASSISTANT_COLUMNS} from assistants where tenant_id = $1 order by graph_id, name, assistant_id`,
     [tenantId],
   );
   return rows;
@@ -129,7 +155,7 @@ function filterParams(filter: AssistantFilter): unknown[] {
 
 export async function searchAssistants(sql: Sql, page: AssistantPage): Promise<AssistantRow[]> {
   const { rows } = await sql.query<AssistantRow>(
-    `select ${COLUMNS}
+    `select ${ASSISTANT_COLUMNS}
     from assistants
     where tenant_id = $1
       and ($2::text is null or graph_id = $2)

@@ -11,6 +11,7 @@ export type ErrorCode =
   | "forbidden" // not for this caller
   | "not_implemented" // known to the wire contract, not served yet
   | "graph_changed" // the graph has no place any more for what is to go on
+  | "assistant_changed" // it has another version than it was read with: read it again
   | "graph_invalid" // the graph file or export can't be used
   | "config_invalid" // configuration or environment can't be used
   | "lease_lost" // another attempt owns the run now: stop, write nothing

@@ -48,6 +48,7 @@ export async function runRecord(engine: Engine, run: RunRow) {
     tenant_id: run.tenantId,
     thread_id: run.threadId,
     assistant_id: run.assistantId,
+    assistant_version: run.assistantVersion,
     agent_version: run.agentVersion,
     pinned_to: run.pin === "" ? null : run.pin,
     model: modelOf(messages),

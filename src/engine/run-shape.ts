@@ -18,6 +18,7 @@ export async function runShape(engine: Engine, run: RunRow, fields?: readonly st
     metadata: run.metadata,
     ...(fields === undefined || fields.includes("kwargs") ? await asked(engine, run) : {}),
     multitask_strategy: run.multitaskStrategy,
+    assistant_version: run.assistantVersion,
     ...(run.cancelReason === null ? {} : { cancel_reason: run.cancelReason }),
     ...(endedBy(run) === null ? {} : { ended_by: endedBy(run) }),
   };

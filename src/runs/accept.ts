@@ -14,6 +14,9 @@ export type PlainRun = Readonly<{
   /** The thread is new: made by this, ephemeral or not. Otherwise it must be there. */
   newThread: Readonly<{ ephemeral: boolean }> | null;
   assistantId: AssistantId;
+  assistantVersion: number | null;
+  /** Only while its assistant has that version. */
+  ifVersionCounts: boolean;
   graphId: string;
   /** At best: its tenant's may not be as urgent. */
   priority: Priority;
@@ -29,13 +32,13 @@ export type PlainRun = Readonly<{
 }>;
 
 export type Accepted = Readonly<{
-  /** Undefined for a run whose thread isn't free. */
+  /** Undefined for a run whose thread isn't free, or whose assistant isn't as it was read. */
   runs: readonly (RunRow | undefined)[];
   claimed: readonly ClaimedRun[];
 }>;
 
 /**
- * Accepts those runs whose threads are free, and claims as many at most, not necessarily the same: what waited longer or is
+ * Accepts those runs whose threads are free (and whose assistants are as they were read), and claims as many at most, not necessarily the same: what waited longer or is
  * more urgent goes first. No two may be on one thread.
  * One statement suffices: what says that a thread is free, its status, is read again when its lock is taken.
  */
@@ -58,6 +61,8 @@ export async function acceptRuns(sql: Sql, runs: readonly PlainRun[], claim: Cla
       of((run) => JSON.stringify(run.threadMetadata)),
       of((run) => run.request),
       of((run) => run.resumes),
+      of((run) => run.assistantVersion),
+      of((run) => run.ifVersionCounts),
       ...claimArguments(claim),
     ],
     PREPARED,
@@ -76,9 +81,11 @@ const STATEMENT = `
 with asked as (
   select *
   from unnest($1::text[], $2::uuid[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[], $7::text[], $8::smallint[],
-    $9::text[], $10::jsonb[], $11::jsonb[], $12::jsonb[], $13::bytea[], $14::boolean[]) with ordinality
+    $9::text[], $10::jsonb[], $11::jsonb[], $12::jsonb[], $13::bytea[], $14::boolean[], $15::int[],
+    $16::boolean[]) with ordinality
     as a(tenant_id, run_id, thread_id, fresh, ephemeral, assistant_id, graph_id, priority, multitask_strategy,
-      metadata_below, metadata, thread_metadata, request, resumes, position)
+      metadata_below, metadata, thread_metadata, request, resumes, assistant_version, if_version_counts, position)
+  where not a.if_version_counts or version_counts(a.tenant_id, a.assistant_id, a.assistant_version)
 ), made as (
   insert into threads (tenant_id, thread_id, status, ephemeral, metadata)
   select a.tenant_id, a.thread_id, 'busy', a.ephemeral, a.thread_metadata
@@ -100,10 +107,10 @@ with asked as (
   where t.tenant_id = f.tenant_id and t.thread_id = f.thread_id
 ), accepted as (
   insert into runs (tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head, multitask_strategy, metadata,
-    request, resumes, pin, stays)
+    request, resumes, pin, stays, assistant_version)
   select a.tenant_id, a.run_id, a.thread_id, a.assistant_id, a.graph_id,
     greatest(a.priority, (select best_priority from tenants p where p.tenant_id = a.tenant_id)), true, a.multitask_strategy,
-    a.metadata_below || t.metadata || a.metadata, a.request, a.resumes, p.pin, p.stays
+    a.metadata_below || t.metadata || a.metadata, a.request, a.resumes, p.pin, p.stays, a.assistant_version
   from asked a
   join (
     select tenant_id, thread_id, '{}'::jsonb as metadata from made
@@ -121,8 +128,8 @@ with asked as (
 ), claimed as materialized (
   -- After all of the above: it needs the count, and a volatile function sees what the statement that calls it has written.
   select c.*
-  from (select count(*)::int as n from logged having count(*) > 0 and $15 > 0) done
-  cross join lateral claim_runs(least($15::int, done.n), $16, $17, $18, $19, $20, $21) c
+  from (select count(*)::int as n from logged having count(*) > 0 and $17 > 0) done
+  cross join lateral claim_runs(least($17::int, done.n), $18, $19, $20, $21, $22, $23) c
 )
 select ${RUN_COLUMNS}, claimed.*
 from accepted

@@ -9,6 +9,8 @@ export type RunRow = Readonly<{
   runId: RunId;
   threadId: ThreadId;
   assistantId: AssistantId;
+  /** Of its assistant, which it was made with; null: unknown. */
+  assistantVersion: number | null;
   graphId: string;
   kind: "run" | "edit";
   status: RunStatus;
@@ -61,7 +63,7 @@ export type RunRow = Readonly<{
 /** A row of `runs` as `RunRow` names it. */
 export const RUN_COLUMNS = `
   tenant_id as "tenantId", run_id as "runId", thread_id as "threadId", assistant_id as "assistantId",
-  graph_id as "graphId", kind, status, priority, resumes, head, attempt, crashes, failures, begun,
+  assistant_version as "assistantVersion", graph_id as "graphId", kind, status, priority, resumes, head, attempt, crashes, failures, begun,
   lease_owner as "leaseOwner", lease_expires_at as "leaseExpiresAt",
   available_at as "availableAt", merge_until as "mergeUntil", merged, waits_for as "waitsFor", provider,
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
@@ -191,22 +193,26 @@ export type NewRun = Readonly<{
   followupPart: "work" | "tell" | null;
   /** Told when it is over. */
   webhook: string | null;
+  assistantVersion: number | null;
+  /** Only while its assistant has that version. */
+  ifVersionCounts: boolean;
 }>;
 
-/** Inserts a pending run; returns it as stored. */
-export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
+/** Inserts a pending run; returns it as stored, undefined when its assistant has another version by now. */
+export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow | undefined> {
   const { rows } = await sql.query<RunRow>(
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
       multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays,
-      conversation_id, followup_id, followup_part, webhook)
+      conversation_id, followup_id, followup_part, webhook, assistant_version)
     select $1, $2::uuid, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7::boolean, $8,
       $9::jsonb, $10::bytea,
       clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
       clock_timestamp() + $13::float8 * interval '1 ms',
       case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin,
-      p.stays, $15::uuid, $16::uuid, $17::text, $18::text
+      p.stays, $15::uuid, $16::uuid, $17::text, $18::text, $19::int
     from run_pin($1, $4, $3, $14) p
+    where not $20::boolean or version_counts($1, $4, $19)
     returning ${RUN_COLUMNS}`,
     [
       run.tenantId,
@@ -227,9 +233,11 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow> {
       run.followupId,
       run.followupPart,
       run.webhook,
+      run.assistantVersion,
+      run.ifVersionCounts,
     ],
   );
-  return rows[0] as RunRow;
+  return rows[0];
 }
 
 /** Of what these runs are, for one that goes on for them: their conversation and follow-up, the newest's. */
@@ -431,6 +439,21 @@ export async function hasUnfinishedRuns(
     [key.tenantId, key.threadId],
   );
   return rows[0]?.found ?? false;
+}
+
+/** Unfinished runs of an assistant, some of them. */
+export async function unfinishedRunsOf(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; assistantId: AssistantId; limit: number }>,
+): Promise<Pick<RunRow, "threadId" | "runId">[]> {
+  const { rows } = await sql.query<Pick<RunRow, "threadId" | "runId">>(
+    `select thread_id as "threadId", run_id as "runId"
+    from runs
+    where tenant_id = $1 and assistant_id = $2 and kind = 'run' and status in ('pending', 'running')
+    limit $3`,
+    [of.tenantId, of.assistantId, of.limit],
+  );
+  return rows;
 }
 
 /** Those of the threads on which something is at work now, or will be as soon as a worker is free. */

@@ -224,6 +224,8 @@ test("keys are kept for more than a day, then forgotten", async () => {
 
 /** Those that make nothing, or that come to the same when they come again. */
 const NOT_CREATING = [
+  "/assistants/:assistant_id/latest",
+  "/assistants/:assistant_id/versions",
   "/assistants/count",
   "/assistants/search",
   "/threads/count",
@@ -249,6 +251,7 @@ const NOT_CREATING = [
 ];
 /** Each has a test here, in test/engine/failure-policy.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
 const CREATING = [
+  "/assistants",
   "/runs",
   "/runs/stream",
   "/runs/wait",

@@ -1,15 +1,26 @@
-// Reading assistants: rows, the drawing and the schemas of their graphs.
+// Assistants: rows and their versions, the drawing and the schemas of their graphs.
 import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { type AssistantRow, countAssistants, getAssistant, searchAssistants } from "../../assistants/queries.js";
+import { type AssistantVersionRow, listVersions, useVersion } from "../../assistants/versions.js";
 import { EngineError } from "../../core/errors.js";
 import { describeSchemas, describeSubgraphs, drawGraph } from "../../engine/assistant-graph.js";
+import { changeAssistant, createAssistant } from "../../engine/commands/create-assistant.js";
+import { deleteAssistant } from "../../engine/commands/delete-assistant.js";
 import type { Engine } from "../../engine/engine.js";
 import type { GraphSchemas } from "../../engine/graph-schemas.js";
 import type { ApiEnv } from "../env.js";
+import { markReplayed, onceOf } from "../idempotency.js";
 import { json, pageHeaders, select } from "../reply.js";
 import { flag, one, readBody, readQuery } from "../request.js";
-import { assistantCount, assistantSearch } from "../schemas/assistants.js";
+import {
+  assistantCount,
+  assistantCreate,
+  assistantLatest,
+  assistantPatch,
+  assistantSearch,
+  assistantVersions,
+} from "../schemas/assistants.js";
 
 export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   const { deps, graphs } = engine;
@@ -61,7 +72,69 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
     return c.json(Object.fromEntries(wire));
   });
 
+  routes.post("/assistants", async (c) => {
+    const body = await readBody(c, assistantCreate);
+    refuseUnknownGraph(engine, body.graph_id);
+    const { assistant, again } = await createAssistant(deps, {
+      tenantId: c.get("tenantId"),
+      assistantId: body.assistant_id,
+      graphId: body.graph_id,
+      name: body.name ?? "Untitled",
+      description: body.description ?? null,
+      config: body.config ?? {},
+      context: body.context ?? {},
+      metadata: body.metadata ?? {},
+      ifExists: body.if_exists ?? "raise",
+      once: onceOf(engine, c),
+    });
+    if (again) markReplayed(c);
+    return json(c, toWire(assistant));
+  });
+
+  routes.patch("/assistants/:assistant_id", async (c) => {
+    const { graph_id: graphId, ...patch } = await readBody(c, assistantPatch);
+    if (graphId !== undefined) refuseUnknownGraph(engine, graphId);
+    return json(
+      c,
+      toWire(await changeAssistant(deps, await find(engine, c), { ...patch, tenantId: c.get("tenantId"), graphId })),
+    );
+  });
+
+  routes.delete("/assistants/:assistant_id", async (c) => {
+    const { delete_threads: deleteThreads } = readQuery(c, z.object({ delete_threads: flag }));
+    const assistant = await find(engine, c);
+    const { moveAfterMs } = engine.edits;
+    await deleteAssistant(deps, { tenantId: c.get("tenantId"), assistant, deleteThreads, moveAfterMs });
+    return c.json([assistant.assistantId]);
+  });
+
+  routes.post("/assistants/:assistant_id/versions", async (c) => {
+    const { metadata, limit = 10, offset = 0 } = await readBody(c, assistantVersions);
+    const { assistantId } = await find(engine, c);
+    const page = { tenantId: c.get("tenantId"), assistantId, metadata, limit, offset };
+    const versions = await listVersions(deps.db, page);
+    return json(c, versions.map(versionToWire));
+  });
+
+  routes.post("/assistants/:assistant_id/latest", async (c) => {
+    const { version } = await readBody(c, assistantLatest);
+    const { assistantId } = await find(engine, c);
+    const used = await useVersion(deps.db, { tenantId: c.get("tenantId"), assistantId, version });
+    if (used === undefined) {
+      throw new EngineError("not_found", `Assistant ${assistantId} has no version ${version}`);
+    }
+    return json(c, toWire(used));
+  });
+
   return routes;
+}
+
+/** Other processes may serve it; this one couldn't say what it is. */
+function refuseUnknownGraph({ graphs, readiness }: Engine, graphId: string): void {
+  if (graphs.has(graphId)) return;
+  if (!readiness.prepared) throw new EngineError("unavailable", "This process is still starting");
+  const shown = JSON.stringify(graphId.slice(0, 200));
+  throw new EngineError("not_found", `Graph ${shown} not found; there is ${graphs.ids.slice(0, 50).join(", ")}`);
 }
 
 /** Subgraphs to draw as well: all, none, or down to a depth. */
@@ -86,18 +159,20 @@ function filterOf(c: Context<ApiEnv>, body: z.output<typeof assistantCount>) {
 }
 
 function toWire(row: AssistantRow) {
+  return { ...versionToWire(row), pin: row.pin, updated_at: row.updatedAt };
+}
+
+function versionToWire(row: AssistantVersionRow) {
   return {
     assistant_id: row.assistantId,
     graph_id: row.graphId,
     name: row.name,
     description: row.description,
     version: row.version,
-    pin: row.pin,
     config: row.config,
     context: row.context,
     metadata: row.metadata,
     created_at: row.createdAt,
-    updated_at: row.updatedAt,
   };
 }
 

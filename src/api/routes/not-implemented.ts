@@ -4,11 +4,6 @@ import { EngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 
 const UNSERVED: readonly (readonly [method: string, path: string])[] = [
-  ["POST", "/assistants"],
-  ["PATCH", "/assistants/:assistant_id"],
-  ["DELETE", "/assistants/:assistant_id"],
-  ["POST", "/assistants/:assistant_id/versions"],
-  ["POST", "/assistants/:assistant_id/latest"],
   ["GET", "/threads/:thread_id/storage"],
   ["PATCH", "/threads/:thread_id/state"],
   ["GET", "/threads/:thread_id/stream"],

@@ -6,7 +6,7 @@ import { PRIORITY, type Priority } from "../../core/run.js";
 import { touchThread } from "../../engine/adopt/on-touch.js";
 import { awaitBriefly } from "../../engine/await-briefly.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
-import { createRunOnce, type MadeRun, runMadeBefore } from "../../engine/commands/make-once.js";
+import { createRunOnce, type MadeRun, type Once, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
 import { rollBackRun } from "../../engine/commands/roll-back-runs.js";
 import { refuseUrgent } from "../../engine/refuse-urgent.js";
@@ -165,8 +165,21 @@ async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): 
   const once = onceOf(engine, c);
   const before = once === null ? undefined : await runMadeBefore(engine.deps, once);
   if (before !== undefined) return { run: before, again: true };
+  const make = (fresh: boolean) => makeWith(engine, c, { threadId, body, waits, once, fresh });
+  // Read from memory it may be a second old: a run that would begin with what doesn't count any more isn't accepted.
+  return make(false).catch((error: unknown) => {
+    if (!isEngineError(error, "assistant_changed")) throw error;
+    return make(true);
+  });
+}
+
+async function makeWith(
+  engine: Engine,
+  c: C,
+  { threadId, body, waits, once, fresh }: Asked & Readonly<{ once: Once | null; fresh: boolean }>,
+): Promise<MadeRun> {
   const tenantId = c.get("tenantId");
-  const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id });
+  const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id, fresh });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
   const { headers } = c.req.raw;
   const caller = engine.callerOf(headers);

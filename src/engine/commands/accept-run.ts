@@ -33,13 +33,15 @@ function isPlain(input: CreateRunInput): boolean {
 
 function plainRun(deps: Deps, input: CreateRunInput): PlainRun {
   const { tenantId, assistant, threadId } = input;
-  const { assistantId, graphId } = assistant;
+  const { assistantId, graphId, version = null } = assistant;
   return {
     tenantId,
     runId: deps.ids.next<RunId>(),
     threadId: threadId ?? deps.ids.next<ThreadId>(),
     newThread: threadId === null ? { ephemeral: input.onCompletion === "delete" } : null,
     assistantId,
+    assistantVersion: version,
+    ifVersionCounts: input.ifVersionCounts ?? false,
     graphId,
     priority: priorityOf(input),
     resumes: goesOn(input.request),

@@ -27,6 +27,7 @@ export type CreateRunInput = Readonly<{
   assistant: Readonly<{
     assistantId: AssistantId;
     graphId: string;
+    version?: number;
     config: Readonly<Record<string, unknown>>;
     context: unknown;
     metadata: Readonly<Record<string, unknown>>;
@@ -50,6 +51,8 @@ export type CreateRunInput = Readonly<{
   createdBy: string;
   /** A URL that is told when it is over. */
   webhook?: string | null;
+  /** Fails when the assistant has another version than it was read with. */
+  ifVersionCounts?: boolean;
 }>;
 
 export type AcceptedInput = Pick<
@@ -62,6 +65,7 @@ export type AcceptedInput = Pick<
   | "priority"
   | "conversationId"
   | "webhook"
+  | "ifVersionCounts"
 > &
   Readonly<{
     /** Of which follow-up it is. */
@@ -71,7 +75,7 @@ export type AcceptedInput = Pick<
 /**
  * Creates a run and returns it once it is durable.
  * Throws `not_found` (no such thread), `thread_busy` (strategy reject), `not_pending` (a resume that answers nothing),
- * `graph_changed` (the node that asks is gone), `forbidden` (not for this caller), `more_votes_needed` (the answer is counted), `conflict` (a question that is to be answered first).
+ * `assistant_changed` (with `ifVersionCounts`), `graph_changed` (the node that asks is gone), `forbidden` (not for this caller), `more_votes_needed` (the answer is counted), `conflict` (a question that is to be answered first).
  */
 export async function createRun(deps: Deps, input: CreateRunInput): Promise<RunRow> {
   const runId = deps.ids.next<RunId>();
@@ -319,7 +323,10 @@ export async function insertAccepted(
     followupId: input.followup?.followupId ?? null,
     followupPart: input.followup?.part ?? null,
     webhook: input.webhook ?? null,
+    assistantVersion: input.assistant.version ?? null,
+    ifVersionCounts: input.ifVersionCounts ?? false,
   });
+  if (run === undefined) throw assistantChanged(input.assistant.assistantId);
   if (run.availableAt !== null) {
     await setTimer(sql, {
       tenantId: input.tenantId,
@@ -336,4 +343,8 @@ export async function insertAccepted(
   });
   await appendEvent(sql, run, { type: "run.created", attempt: 0, payload: { graph_id: run.graphId } });
   return run;
+}
+
+function assistantChanged(assistantId: AssistantId): EngineError {
+  return new EngineError("assistant_changed", `Assistant ${assistantId} has changed meanwhile; try again`);
 }

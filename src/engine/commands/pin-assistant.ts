@@ -11,7 +11,7 @@ const AT_ONCE = 1_000;
 /** What held a thread is over by then. */
 const AGAIN_MS = 1_000;
 /** As long as runs of the assistant may have to wait until they are accepted. */
-const LOCK_TIMEOUT = "set local lock_timeout = '2s'";
+export const LOCK_TIMEOUT = "set local lock_timeout = '2s'";
 
 /**
  * Pins an assistant: `latest`, `own` or a version. From then on new runs are for that; those that are there, also those that are being
@@ -70,7 +70,7 @@ async function followAll(deps: Deps, key: Readonly<{ tenantId: TenantId; assista
   }
 }
 
-const isLockTimeout = (error: unknown): boolean => (error as { code?: unknown } | null)?.code === "55P03";
+export const isLockTimeout = (error: unknown): boolean => (error as { code?: unknown } | null)?.code === "55P03";
 
 function tooBusy(idOrGraphId: string, cause: unknown): EngineError {
   return new EngineError(
