@@ -63,25 +63,14 @@ language sql volatile as $log$
   where r.tenant_id = d.tenant_id and r.run_id = d.run_id
 $log$;
 
--- Takes what is due, of each account in turn and no more than its rate allows; one claimer at a time, since rates can't hold
--- otherwise. Nothing has left when this is committed.
-create function claim_deliveries(slots int, worker text, lease_ms float8)
-returns table (
-  o_tenant_id text, o_delivery_id uuid, o_channel_account_id uuid, o_conversation_id uuid, o_thread_id uuid, o_run_id uuid,
-  o_token uuid, o_kind text, o_payload bytea, o_attempts int, o_refusals int, o_source_kind text, o_part int, o_on_unknown text,
-  o_reserved_message_id text)
-language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $claim$
-#variable_conflict use_column
-begin
-  perform pg_advisory_xact_lock(7264861091);
-  return query
-  with recursive
-  -- From account to account over the index, never over the queue.
-  walk(tenant_id, channel_account_id) as (
-    (select tenant_id, channel_account_id
-      from deliveries
-      where status = 'pending' and head
-      order by tenant_id, channel_account_id
+-- The accounts for which something waits: from account to account over the index, never over the queue.
+create function queued_accounts() returns table (tenant_id text, channel_account_id uuid)
+language sql stable as $queued$
+  with recursive walk(tenant_id, channel_account_id) as (
+    (select d.tenant_id, d.channel_account_id
+      from deliveries d
+      where d.status = 'pending' and d.head
+      order by d.tenant_id, d.channel_account_id
       limit 1)
     union all
     select n.tenant_id, n.channel_account_id
@@ -94,7 +83,23 @@ begin
       order by d.tenant_id, d.channel_account_id
       limit 1
     ) n
-  ),
+  )
+  select tenant_id, channel_account_id from walk
+$queued$;
+
+-- Takes what is due, of each account in turn and no more than its rate allows; one claimer at a time, since rates can't hold
+-- otherwise. Nothing has left when this is committed.
+create function claim_deliveries(slots int, worker text, lease_ms float8)
+returns table (
+  o_tenant_id text, o_delivery_id uuid, o_channel_account_id uuid, o_conversation_id uuid, o_thread_id uuid, o_run_id uuid,
+  o_token uuid, o_kind text, o_payload bytea, o_attempts int, o_refusals int, o_source_kind text, o_part int, o_on_unknown text,
+  o_reserved_message_id text)
+language plpgsql volatile set plan_cache_mode = force_generic_plan set jit = off as $claim$
+#variable_conflict use_column
+begin
+  perform pg_advisory_xact_lock(7264861091);
+  return query
+  with
   account as materialized (
     -- One that was out of order is tried with one message.
     select a.tenant_id, a.channel_account_id, a.per_second, a.troubles,
@@ -102,7 +107,7 @@ begin
         when a.per_second is null then slots
         else least(greatest(a.per_second, 1),
           a.tokens + a.per_second * extract(epoch from clock_timestamp() - a.tokens_at)) end as tokens
-    from walk w
+    from queued_accounts() w
     join channel_accounts a using (tenant_id, channel_account_id)
     where a.status = 'open' and (a.blocked_until is null or a.blocked_until <= clock_timestamp())
   ),
@@ -418,24 +423,7 @@ $suppress$;
 -- account has room for it again.
 create function next_delivery_in_ms() returns float8
 language sql volatile as $due$
-  with recursive walk(tenant_id, channel_account_id) as (
-    (select tenant_id, channel_account_id
-      from deliveries
-      where status = 'pending' and head
-      order by tenant_id, channel_account_id
-      limit 1)
-    union all
-    select n.tenant_id, n.channel_account_id
-    from walk w
-    cross join lateral (
-      select d.tenant_id, d.channel_account_id
-      from deliveries d
-      where d.status = 'pending' and d.head
-        and (d.tenant_id, d.channel_account_id) > (w.tenant_id, w.channel_account_id)
-      order by d.tenant_id, d.channel_account_id
-      limit 1
-    ) n
-  ), first as (
+  with first as (
     select greatest(
       (select min(d.next_at)
         from deliveries d
@@ -443,7 +431,7 @@ language sql volatile as $due$
       a.blocked_until,
       case when a.per_second is not null
         then a.tokens_at + (1 - a.tokens) / a.per_second * interval '1 s' end) as at
-    from walk w
+    from queued_accounts() w
     join channel_accounts a using (tenant_id, channel_account_id)
     where a.status = 'open'
     union all
