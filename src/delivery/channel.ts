@@ -60,6 +60,8 @@ export type ChannelAdapter = Readonly<{
   }>;
   /** What makes an address the same one again. */
   addressKey(address: Address): string;
+  /** Who an address belongs to, where it says so: they may decide there before they have written. */
+  personAt?(address: Address): string;
   /** What the conversation at an address is called, where that must be known before there is one. */
   conversationId?(at: Readonly<{ channelAccountId: string; addressKey: string }>): ConversationId;
   /** At least so long between two messages to one address, in ms. */

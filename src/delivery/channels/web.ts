@@ -32,6 +32,7 @@ export const web: ChannelAdapter = {
   // Sent again it is the same item.
   defaults: { onUnknown: "resend", timeoutMs: 5_000, perSecond: null },
   addressKey: ({ contact }) => String(contact),
+  personAt: ({ contact }) => String(contact),
   conversationId: ({ channelAccountId, addressKey }) => uuidv5(addressKey, channelAccountId) as ConversationId,
   spacingMs: () => 0,
   render: ({ text, buttons = [] }: Outgoing): Rendered[] => [{ kind: "item", payload: { text, buttons } }],

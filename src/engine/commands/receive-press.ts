@@ -60,7 +60,8 @@ async function decide(engine: Engine, opened: OpenAccount, event: Press): Promis
   const caller = callerOf(row.kind, event);
   if (question.status !== "pending") return closedText(question);
   // Where nobody is named, it is the person who asked for what is to be decided.
-  if (question.policy.deciders === null && personOf(conversation) !== event.person.id) return NOT_YOURS;
+  const asked = conversation.person["id"] ?? opened.adapter.personAt?.(conversation.address);
+  if (question.policy.deciders === null && asked !== event.person.id) return NOT_YOURS;
   try {
     await decideApproval(engine.deps, {
       tenantId: row.tenantId,
@@ -88,10 +89,6 @@ async function decide(engine: Engine, opened: OpenAccount, event: Press): Promis
     throw error;
   }
 }
-
-/** On the web the address is the person, who may not have written yet. */
-const personOf = ({ kind, address, person }: ConversationRow): unknown =>
-  person["id"] ?? (kind === "web" ? address["contact"] : undefined);
 
 /** On the conversation's thread, or on that of a follow-up's work, whose questions are asked here as well. */
 async function questionOf(
