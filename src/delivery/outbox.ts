@@ -168,18 +168,12 @@ export const QUIET_HOURS = "quiet_hours";
 
 /** The hour is over: what waited for it goes. */
 export async function endQuietHours(sql: Sql, of: ConversationKey & Readonly<{ sourceId: string }>): Promise<void> {
-  const { tenantId, conversationId } = of;
   await sql.query("select 1 from conversations where tenant_id = $1 and conversation_id = $2 for no key update", [
-    tenantId,
-    conversationId,
+    ...[of.tenantId, of.conversationId],
   ]);
-  const { rowCount } = await sql.query(
-    `update deliveries
-    set status = 'pending', error_code = null, settled_at = null, next_at = clock_timestamp(), updated_at = clock_timestamp()
-    where tenant_id = $1 and source_kind = 'outreach' and source_id = $2 and status = 'parked' and error_code = $3`,
-    [tenantId, of.sourceId, QUIET_HOURS],
-  );
-  if (rowCount > 0) await sql.query("select next_delivery($1, $2)", [tenantId, conversationId]);
+  await release(sql, of, "and source_kind = 'outreach' and source_id = $3 and error_code = $4", [
+    ...[of.sourceId, QUIET_HOURS],
+  ]);
 }
 
 /** Messages whose deliverer is gone; returns how many. */
@@ -200,11 +194,15 @@ export async function parkPending(sql: Sql, at: ConversationKey, code: string): 
 
 /** The person wrote: what waited for that goes, in its order. The caller has locked the conversation. Returns how many did. */
 export async function unparkDeliveries(sql: Sql, at: ConversationKey): Promise<number> {
+  return release(sql, at, "", []);
+}
+
+async function release(sql: Sql, at: ConversationKey, which: string, more: readonly string[]): Promise<number> {
   const { rowCount } = await sql.query(
     `update deliveries
     set status = 'pending', error_code = null, settled_at = null, next_at = clock_timestamp(), updated_at = clock_timestamp()
-    where tenant_id = $1 and conversation_id = $2 and status = 'parked'`,
-    [at.tenantId, at.conversationId],
+    where tenant_id = $1 and conversation_id = $2 and status = 'parked' ${which}`,
+    [at.tenantId, at.conversationId, ...more],
   );
   if (rowCount > 0) await sql.query("select next_delivery($1, $2)", [at.tenantId, at.conversationId]);
   return rowCount;
