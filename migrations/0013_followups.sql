@@ -22,8 +22,8 @@ create table followups (
   not_after timestamptz,
   cancel_on_inbound boolean not null default false,
   status text not null default 'pending' check (status in (
-    'pending', 'running', 'waiting_approval', 'produced', 'cancelled', 'expired', 'skipped', 'dead')),
-  -- Why it is as it is, in a word.
+    'pending', 'parked', 'running', 'waiting_approval', 'produced', 'cancelled', 'expired', 'skipped', 'dead')),
+  -- Why it is as it is, in a word. parked: nothing arrives where it is to go, until the person writes.
   reason text,
   -- The run that does the work, and that which tells of it on the thread.
   run_id uuid,
@@ -38,9 +38,11 @@ create table followups (
   foreign key (tenant_id, thread_id) references threads on delete cascade
 );
 create index followups_thread on followups (tenant_id, thread_id, created_at desc);
-create index followups_open on followups (tenant_id, thread_id) where status in ('pending', 'running', 'waiting_approval');
+create index followups_open on followups (tenant_id, thread_id) where status in ('pending', 'parked', 'running', 'waiting_approval');
 create index followups_newest on followups (tenant_id, created_at desc);
-create index followups_dedupe on followups (tenant_id, dedupe_sha256) where status = 'pending';
+create index followups_dedupe on followups (tenant_id, dedupe_sha256) where status in ('pending', 'parked');
+-- What waits until a person is reachable again.
+create index followups_parked on followups (tenant_id, conversation_id) where status = 'parked';
 
 -- Of which follow-up a run is, and whether it does the work or tells of it.
 alter table runs add column followup_id uuid;
@@ -101,3 +103,23 @@ create trigger followup_failed after update of status on followups
   for each row
   when (new.status in ('dead', 'expired') and old.status <> new.status)
   execute function followup_failed();
+
+-- Messages arrive there again: what waited for that is due. Whoever parks has locked the conversation before.
+create function conversation_reachable() returns trigger
+language plpgsql as $reachable$
+begin
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  select f.tenant_id, gen_random_uuid(), 'followup', f.followup_id, clock_timestamp()
+  from followups f
+  where f.tenant_id = new.tenant_id and f.conversation_id = new.conversation_id and f.status = 'parked'
+  order by f.followup_id
+  on conflict (tenant_id, kind, ref_id) where status = 'due'
+  do update set due_at = least(timers.due_at, excluded.due_at), updated_at = clock_timestamp();
+  return null;
+end
+$reachable$;
+
+create trigger conversation_reachable after update of unreachable_at on conversations
+  for each row
+  when (old.unreachable_at is not null and new.unreachable_at is null)
+  execute function conversation_reachable();

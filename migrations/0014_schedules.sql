@@ -190,7 +190,7 @@ create index followups_outreach_work on followups (tenant_id) where schedule_id 
 -- Of what was promised, for how much of it there may be.
 drop index followups_open;
 create index followups_open on followups (tenant_id, thread_id)
-  where schedule_id is null and status in ('pending', 'running', 'waiting_approval');
+  where schedule_id is null and status in ('pending', 'parked', 'running', 'waiting_approval');
 
 -- Tells reminders that are due, in one statement with the timers that are done by it: those that nothing speaks against, on threads where
 -- nothing goes on. A JSON array of {tenant_id, timer_id, followup_id, thread_id, run_id, assistant_id, graph_id, priority, metadata_below,
@@ -227,6 +227,10 @@ language sql volatile as $tell$
         select 1
         from runs o
         where o.tenant_id = f.tenant_id and o.run_id = f.origin_run_id and o.status in ('pending', 'running'))
+      and not exists (
+        select 1
+        from conversations c
+        where c.tenant_id = f.tenant_id and c.conversation_id = f.conversation_id and c.unreachable_at is not null)
     order by f.followup_id
     for no key update skip locked
   ), done as (

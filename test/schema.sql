@@ -249,6 +249,7 @@ table conversations
   constraint conversations_tenant_id_channel_account_id_fkey FOREIGN KEY (tenant_id, channel_account_id) REFERENCES channel_accounts(tenant_id, channel_account_id)
   constraint conversations_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
   CREATE INDEX conversations_thread ON perdure.conversations USING btree (tenant_id, thread_id)
+  CREATE TRIGGER conversation_reachable AFTER UPDATE OF unreachable_at ON perdure.conversations FOR EACH ROW WHEN (((old.unreachable_at IS NOT NULL) AND (new.unreachable_at IS NULL))) EXECUTE FUNCTION conversation_reachable()
 
 table deliveries with (fillfactor=85)
   tenant_id text collate "C" not null
@@ -411,14 +412,15 @@ table followups
   constraint followups_occurrence CHECK ((num_nonnulls(schedule_id, recipient, occurrence, occurrence_at) = ANY (ARRAY[0, 4])))
   constraint followups_pkey PRIMARY KEY (tenant_id, followup_id)
   constraint followups_place CHECK (((status = 'skipped'::text) OR ((thread_id IS NOT NULL) AND (assistant_id IS NOT NULL) AND (graph_id IS NOT NULL))))
-  constraint followups_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text, 'produced'::text, 'cancelled'::text, 'expired'::text, 'skipped'::text, 'dead'::text])))
+  constraint followups_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'parked'::text, 'running'::text, 'waiting_approval'::text, 'produced'::text, 'cancelled'::text, 'expired'::text, 'skipped'::text, 'dead'::text])))
   constraint followups_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
-  CREATE INDEX followups_dedupe ON perdure.followups USING btree (tenant_id, dedupe_sha256) WHERE (status = 'pending'::text)
+  CREATE INDEX followups_dedupe ON perdure.followups USING btree (tenant_id, dedupe_sha256) WHERE (status = ANY (ARRAY['pending'::text, 'parked'::text]))
   CREATE INDEX followups_newest ON perdure.followups USING btree (tenant_id, created_at DESC)
   CREATE INDEX followups_of_schedule ON perdure.followups USING btree (tenant_id, schedule_id, occurrence_at DESC) WHERE (schedule_id IS NOT NULL)
-  CREATE INDEX followups_open ON perdure.followups USING btree (tenant_id, thread_id) WHERE ((schedule_id IS NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text])))
+  CREATE INDEX followups_open ON perdure.followups USING btree (tenant_id, thread_id) WHERE ((schedule_id IS NULL) AND (status = ANY (ARRAY['pending'::text, 'parked'::text, 'running'::text, 'waiting_approval'::text])))
   CREATE INDEX followups_outreach_open ON perdure.followups USING btree (tenant_id, schedule_id, recipient) WHERE ((schedule_id IS NOT NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text, 'waiting_approval'::text])))
   CREATE INDEX followups_outreach_work ON perdure.followups USING btree (tenant_id) WHERE ((schedule_id IS NOT NULL) AND (status = 'running'::text) AND (mode = 'work'::text))
+  CREATE INDEX followups_parked ON perdure.followups USING btree (tenant_id, conversation_id) WHERE (status = 'parked'::text)
   CREATE INDEX followups_recent ON perdure.followups USING btree (tenant_id, recipient, fired_at) WHERE (fired_at IS NOT NULL)
   CREATE INDEX followups_thread ON perdure.followups USING btree (tenant_id, thread_id, created_at DESC)
   CREATE UNIQUE INDEX followups_once ON perdure.followups USING btree (tenant_id, schedule_id, recipient, occurrence) WHERE (schedule_id IS NOT NULL)
@@ -791,26 +793,7 @@ AS $function$
 begin
   perform pg_advisory_xact_lock(7264861091);
   return query
-  with recursive
-  -- From account to account over the index, never over the queue.
-  walk(tenant_id, channel_account_id) as (
-    (select tenant_id, channel_account_id
-      from deliveries
-      where status = 'pending' and head
-      order by tenant_id, channel_account_id
-      limit 1)
-    union all
-    select n.tenant_id, n.channel_account_id
-    from walk w
-    cross join lateral (
-      select d.tenant_id, d.channel_account_id
-      from deliveries d
-      where d.status = 'pending' and d.head
-        and (d.tenant_id, d.channel_account_id) > (w.tenant_id, w.channel_account_id)
-      order by d.tenant_id, d.channel_account_id
-      limit 1
-    ) n
-  ),
+  with
   account as materialized (
     -- One that was out of order is tried with one message.
     select a.tenant_id, a.channel_account_id, a.per_second, a.troubles,
@@ -818,7 +801,7 @@ begin
         when a.per_second is null then slots
         else least(greatest(a.per_second, 1),
           a.tokens + a.per_second * extract(epoch from clock_timestamp() - a.tokens_at)) end as tokens
-    from walk w
+    from queued_accounts() w
     join channel_accounts a using (tenant_id, channel_account_id)
     where a.status = 'open' and (a.blocked_until is null or a.blocked_until <= clock_timestamp())
   ),
@@ -1029,6 +1012,23 @@ begin
         and (b.scope, b.ref_id) in (('run', c.run_id::text), ('thread', c.thread_id::text), ('day', c.tenant_id))),
     c.conversation_id, c.followup_id, c.followup_part
   from claimed c;
+end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.conversation_reachable()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  select f.tenant_id, gen_random_uuid(), 'followup', f.followup_id, clock_timestamp()
+  from followups f
+  where f.tenant_id = new.tenant_id and f.conversation_id = new.conversation_id and f.status = 'parked'
+  order by f.followup_id
+  on conflict (tenant_id, kind, ref_id) where status = 'due'
+  do update set due_at = least(timers.due_at, excluded.due_at), updated_at = clock_timestamp();
+  return null;
 end
 $function$
 
@@ -1256,24 +1256,7 @@ CREATE OR REPLACE FUNCTION perdure.next_delivery_in_ms()
  RETURNS double precision
  LANGUAGE sql
 AS $function$
-  with recursive walk(tenant_id, channel_account_id) as (
-    (select tenant_id, channel_account_id
-      from deliveries
-      where status = 'pending' and head
-      order by tenant_id, channel_account_id
-      limit 1)
-    union all
-    select n.tenant_id, n.channel_account_id
-    from walk w
-    cross join lateral (
-      select d.tenant_id, d.channel_account_id
-      from deliveries d
-      where d.status = 'pending' and d.head
-        and (d.tenant_id, d.channel_account_id) > (w.tenant_id, w.channel_account_id)
-      order by d.tenant_id, d.channel_account_id
-      limit 1
-    ) n
-  ), first as (
+  with first as (
     select greatest(
       (select min(d.next_at)
         from deliveries d
@@ -1281,7 +1264,7 @@ AS $function$
       a.blocked_until,
       case when a.per_second is not null
         then a.tokens_at + (1 - a.tokens) / a.per_second * interval '1 s' end) as at
-    from walk w
+    from queued_accounts() w
     join channel_accounts a using (tenant_id, channel_account_id)
     where a.status = 'open'
     union all
@@ -1446,6 +1429,33 @@ begin
   from (select distinct (p ->> 'conversation_id')::uuid as conversation_id from json_array_elements(posted) p) c;
   return n;
 end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.queued_accounts()
+ RETURNS TABLE(tenant_id text, channel_account_id uuid)
+ LANGUAGE sql
+ STABLE
+AS $function$
+  with recursive walk(tenant_id, channel_account_id) as (
+    (select d.tenant_id, d.channel_account_id
+      from deliveries d
+      where d.status = 'pending' and d.head
+      order by d.tenant_id, d.channel_account_id
+      limit 1)
+    union all
+    select n.tenant_id, n.channel_account_id
+    from walk w
+    cross join lateral (
+      select d.tenant_id, d.channel_account_id
+      from deliveries d
+      where d.status = 'pending' and d.head
+        and (d.tenant_id, d.channel_account_id) > (w.tenant_id, w.channel_account_id)
+      order by d.tenant_id, d.channel_account_id
+      limit 1
+    ) n
+  )
+  select tenant_id, channel_account_id from walk
 $function$
 
 
@@ -2056,6 +2066,10 @@ AS $function$
         select 1
         from runs o
         where o.tenant_id = f.tenant_id and o.run_id = f.origin_run_id and o.status in ('pending', 'running'))
+      and not exists (
+        select 1
+        from conversations c
+        where c.tenant_id = f.tenant_id and c.conversation_id = f.conversation_id and c.unreachable_at is not null)
     order by f.followup_id
     for no key update skip locked
   ), done as (

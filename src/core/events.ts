@@ -26,6 +26,7 @@ export type RunEventType =
   | "approval.withdrawn"
   | "approval.reminded"
   | "approval.escalated"
+  | "followup.parked"
   | "followup.failed";
 
 export type RunEvent = Readonly<{

@@ -111,6 +111,18 @@ export async function setReachable(sql: Sql, key: ConversationKey, code: string 
   );
 }
 
+/** Why nothing arrives there, if so; locked until the transaction ends. */
+export async function lockReachability(sql: Sql, key: ConversationKey): Promise<string | null> {
+  const { rows } = await sql.query<{ code: string | null }>(
+    `select unreachable_code as code
+    from conversations
+    where tenant_id = $1 and conversation_id = $2 and unreachable_at is not null
+    for no key update`,
+    [key.tenantId, key.conversationId],
+  );
+  return rows[0]?.code ?? null;
+}
+
 /** The same place has another address. False when that one is known as a conversation of its own. */
 export async function moveConversation(
   sql: Sql,

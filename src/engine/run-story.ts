@@ -106,6 +106,8 @@ function sentence(entries: readonly LogEntry[]): string {
       return `whoever may decide is reminded of ${say(p.interrupt_id)}`;
     case "approval.escalated":
       return `others may decide ${say(p.interrupt_id)} as well`;
+    case "followup.parked":
+      return `what it promised (follow-up ${say(p.followup_id)}) waits until the person writes: nothing arrives there (${say(p.code)})`;
     case "followup.failed":
       return `what it promised (follow-up ${say(p.followup_id)}) came to nothing: ${say(p.status)}${p.reason === null ? "" : `, ${say(p.reason)}`}`;
     default:

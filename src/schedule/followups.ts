@@ -14,6 +14,7 @@ import type { TimerKind } from "./timers.js";
 
 export const FOLLOWUP_STATUSES = [
   "pending",
+  "parked",
   "running",
   "waiting_approval",
   "produced",
@@ -189,7 +190,7 @@ export async function findTwin(
   const { rows } = await sql.query<FollowupRow>(
     `select ${COLUMNS}
     from followups
-    where tenant_id = $1 and dedupe_sha256 = $2 and status = 'pending'
+    where tenant_id = $1 and dedupe_sha256 = $2 and status in ('pending', 'parked')
       and fire_at between $3::timestamptz - $4::float8 * interval '1 ms' and $3::timestamptz + $4::float8 * interval '1 ms'
     order by created_at
     limit 1`,
@@ -207,10 +208,10 @@ export async function countOpen(
     `select
       (select count(*)::int from followups
         where tenant_id = $1 and thread_id = $2 and schedule_id is null
-          and status in ('pending', 'running', 'waiting_approval')) as thread,
+          and status in ('pending', 'parked', 'running', 'waiting_approval')) as thread,
       (select count(*)::int from (
         select 1 from followups
-        where tenant_id = $1 and schedule_id is null and status in ('pending', 'running', 'waiting_approval')
+        where tenant_id = $1 and schedule_id is null and status in ('pending', 'parked', 'running', 'waiting_approval')
         limit $3) open) as tenant`,
     [of.tenantId, of.threadId, of.most],
   );
@@ -278,7 +279,7 @@ export async function cancelledByWriting(
   const { rows } = await sql.query<{ followupId: FollowupId }>(
     `update followups
     set status = 'cancelled', reason = 'the person wrote', updated_at = clock_timestamp()
-    where tenant_id = $1 and thread_id = $2 and status = 'pending' and cancel_on_inbound
+    where tenant_id = $1 and thread_id = $2 and status in ('pending', 'parked') and cancel_on_inbound
     returning followup_id as "followupId"`,
     [of.tenantId, of.threadId],
   );

@@ -28,12 +28,13 @@ export async function cancelFollowupIn(sql: Sql, cancel: Of & Readonly<{ reason:
   const { tenantId, followupId, status } = followup;
   switch (status) {
     case "pending":
+    case "parked":
     case "running":
     case "waiting_approval":
       await cancelTimers(sql, { tenantId, kinds: [timerKindOf(followup), "followup.tell"], refIds: [followupId] });
       await updateFollowup(sql, followup, { status: "cancelled", reason: cancel.reason });
       // Its run, if it has begun, is ended by whoever fires this.
-      if (status !== "pending") await setTimer(sql, tellTimer(cancel));
+      if (status !== "pending" && status !== "parked") await setTimer(sql, tellTimer(cancel));
       await suppressDeliveries(sql, { tenantId, sourceId: followupId });
       return { followup: { ...followup, status: "cancelled" }, outcome: "cancelled" };
     case "produced": {
@@ -55,7 +56,7 @@ export async function rescheduleFollowupIn(
 ): Promise<FollowupRow> {
   const followup = await lockOwn(sql, change);
   const { tenantId, followupId, status, notAfter, fireAt } = followup;
-  if (status !== "pending")
+  if (status !== "pending" && status !== "parked")
     throw new FollowupRefused(`Follow-up ${followupId} is ${status}: it can't be put off any more`);
   const now = await databaseNow(sql);
   const zone = followup.timeZone ?? change.timeZone ?? "UTC";
@@ -70,8 +71,9 @@ export async function rescheduleFollowupIn(
     refId: followupId,
     when: { at },
   });
-  await updateFollowup(sql, followup, { fireAt: at, localTime, timeZone, ...(later && { notAfter: later }) });
-  return { ...followup, fireAt: at, localTime, timeZone };
+  const changed = { ...({ status: "pending", reason: null } as const), fireAt: at, localTime, timeZone };
+  await updateFollowup(sql, followup, { ...changed, ...(later && { notAfter: later }) });
+  return { ...followup, ...changed };
 }
 
 function tellTimer({ tenantId, followupId, timerId }: Of) {

@@ -3,13 +3,15 @@
 import type { AssistantRow } from "../../assistants/queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
+import { getConversation, lockReachability } from "../../delivery/conversations.js";
 import { endQuietHours } from "../../delivery/outbox.js";
 import { getRun, hasWrittenSince } from "../../runs/runs.js";
 import { ensureThread, lockThreadIfFree, type ThreadKey } from "../../runs/thread-lock.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { claimDueTimer, finishTimer, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { insertAccepted } from "./create-run.js";
-import { judgeOutreach } from "./judge-outreach.js";
+import { type Judged, judgeOutreach } from "./judge-outreach.js";
+import { parkFollowup } from "./park-followup.js";
 import { contentOf, derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
 import type { RunRequest } from "./request.js";
 import { type TellEngine, tellFollowup } from "./tell-followup.js";
@@ -26,24 +28,19 @@ export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise
   const fired = await deps.db.tx(async (sql) => {
     const thread = found && (await lockThreadIfFree(sql, found));
     if (thread === "held") return false;
+    const unreachable = found === undefined ? null : await lockUnreachable(sql, found);
     if (!(await claimDueTimer(sql, timer))) return false;
     const followup = thread && (await lockFollowup(sql, key));
-    if (thread === undefined || followup?.status !== "pending") {
+    if (thread === undefined || followup === undefined || !isWaiting(followup)) {
       await finishTimer(sql, timer);
       return followup !== undefined && (await goesNow(sql, followup));
     }
-    const over = (await overBefore(sql, followup)) ?? (await judgeOutreach(sql, followup, engine.outreach));
-    if (over === "held" || over === "full") return over === "full" ? over : false;
-    if (over === "later" || (over !== null && "until" in over)) {
-      await postponeTimer(sql, { ...timer, afterMs: over === "later" ? TURN_MS : over.afterMs });
-      if (over !== "later") await updateFollowup(sql, key, { fireAt: over.until, reason: over.reason });
-      return false;
-    }
+    const verdict =
+      (await overBefore(sql, followup)) ??
+      (unreachable === null ? null : notThere(followup, unreachable)) ??
+      (await judgeOutreach(sql, followup, engine.outreach));
+    if (verdict !== null) return heed(deps, sql, { timer, followup, verdict });
     await finishTimer(sql, timer);
-    if (over !== null) {
-      await updateFollowup(sql, key, over);
-      return false;
-    }
     if (assistant === undefined) {
       await updateFollowup(sql, key, { status: "dead", reason: "its assistant is gone" });
       return false;
@@ -59,6 +56,45 @@ export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise
   return fired;
 }
 
+const isWaiting = ({ status }: FollowupRow): boolean => status === "pending" || status === "parked";
+
+/** Why nothing arrives there; then locked until the transaction ends, so that whoever writes meanwhile finds what is parked here. */
+async function lockUnreachable(sql: Sql, { tenantId, conversationId }: FollowupRow): Promise<string | null> {
+  if (conversationId === null) return null;
+  const key = { tenantId, conversationId };
+  if ((await getConversation(sql, key))?.unreachableAt === null) return null;
+  return lockReachability(sql, key);
+}
+
+/** What was promised waits until the person writes, and costs nothing meanwhile; what nobody asked for is left out. */
+function notThere({ scheduleId }: FollowupRow, code: string): Verdict {
+  return scheduleId === null ? { parked: code } : { status: "skipped", reason: `nothing arrives there: ${code}` };
+}
+
+/** Why it doesn't go out now. */
+type Verdict = Exclude<Judged, null> | "later" | Readonly<{ parked: string }>;
+
+async function heed(
+  deps: Deps,
+  sql: Sql,
+  { timer, followup, verdict }: Readonly<{ timer: TimerRow; followup: FollowupRow; verdict: Verdict }>,
+): Promise<false | "full"> {
+  if (verdict === "held") return false;
+  if (verdict === "full") return verdict;
+  if (verdict === "later") {
+    await postponeTimer(sql, { ...timer, afterMs: TURN_MS });
+  } else if ("until" in verdict) {
+    await postponeTimer(sql, { ...timer, afterMs: verdict.afterMs });
+    await updateFollowup(sql, followup, { fireAt: verdict.until, reason: verdict.reason });
+  } else if ("parked" in verdict) {
+    await parkFollowup(deps, sql, { timer, followup, code: verdict.parked });
+  } else {
+    await finishTimer(sql, timer);
+    await updateFollowup(sql, followup, verdict);
+  }
+  return false;
+}
+
 /** It was told, at an hour at which nobody is written to: that is over. */
 async function goesNow(sql: Sql, { tenantId, followupId: sourceId, scheduleId, conversationId }: FollowupRow) {
   if (scheduleId === null || conversationId === null) return false;
@@ -66,10 +102,8 @@ async function goesNow(sql: Sql, { tenantId, followupId: sourceId, scheduleId, c
   return true;
 }
 
-type Over = Readonly<{ status: "expired" | "cancelled"; reason: string }>;
-
 /** Whether it isn't wanted any more, or has to wait: for the turn in which it was promised. */
-async function overBefore(sql: Sql, followup: FollowupRow): Promise<Over | "later" | null> {
+async function overBefore(sql: Sql, followup: FollowupRow): Promise<Verdict | null> {
   const { tenantId, originRunId, notAfter, cancelOnInbound } = followup;
   if (notAfter !== null && (await isOver(sql, notAfter))) return { status: "expired", reason: "it was too late" };
   if (cancelOnInbound && (await hasWrittenSince(sql, { ...followup, since: followup.createdAt }))) {
