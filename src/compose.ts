@@ -129,7 +129,7 @@ export function openParts(options: PartsOptions): Parts {
   const notifier = createNotifier({ db, listenUrl: options.listenUrl ?? databaseUrl, log, clock, random });
   const keys = secretKeys(options);
   const bodies = openBodies(options, keys);
-  const store = openStore(databaseUrl, { log, clock, random, ttl: options.storeTtl ?? null });
+  const store = openStore(databaseUrl, { sql: db, log, clock, random, ttl: options.storeTtl ?? null });
   const { adoptFrom: from } = options;
   const source = from ? openSource({ from, databaseUrl, max: ADOPTING, log }) : null;
   return {
@@ -226,6 +226,7 @@ export function composeEngine(
     outreach: outreachLimits(settings),
     followups: followupLimits(settings),
     inboxNews: createInboxNews(deps),
+    storeOf: store.of,
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
@@ -329,7 +330,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     heartbeat,
     bodyReader,
     handover,
-    store: store.store,
+    storeOf: store.of,
     moveAfterMs: settings.moveAfterMs,
     approvals: engine.approvals,
     followups: engine.followups,

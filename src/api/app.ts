@@ -24,6 +24,7 @@ import { runRoutes } from "./routes/runs.js";
 import { widgetRoutes } from "./widget/routes.js";
 import { widgetScriptRoutes } from "./widget/script.js";
 import { stateRoutes } from "./routes/state.js";
+import { storeRoutes } from "./routes/store.js";
 import { threadRoutes } from "./routes/threads.js";
 
 const EXPOSED_HEADERS = [
@@ -70,6 +71,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", followupRoutes(engine));
   app.route("/", contactRoutes(engine));
   app.route("/", scheduleRoutes(engine));
+  app.route("/", storeRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

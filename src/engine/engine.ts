@@ -15,6 +15,7 @@ import type { InboxNews } from "./inbox-news.js";
 import type { Handover } from "./handover.js";
 import type { OutreachLimits } from "../core/outreach-limits.js";
 import type { Reads } from "./reads.js";
+import type { TenantStore } from "./tenant-store.js";
 
 export type Engine = Readonly<{
   deps: Deps;
@@ -39,6 +40,8 @@ export type Engine = Readonly<{
   webhookRefusal(url: string): string | undefined;
   /** Wakes who reads the inbox of a web conversation. */
   inboxNews: InboxNews;
+  /** What graphs keep beside threads (`runtime.store`), and requests read and write. */
+  storeOf(tenantId: TenantId): TenantStore;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

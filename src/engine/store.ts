@@ -1,33 +1,44 @@
-// The store graphs get (`config.store`): LangGraph's own PostgresStore in the schema perdure_store.
+// The store that graphs get (`config.store`) and the API serves: LangGraph's own PostgresStore in the schema perdure_store, a part for each
+// tenant.
 import type { Operation, OperationResults } from "@langchain/langgraph-checkpoint";
 import { PostgresStore, type PostgresStoreConfig } from "@langchain/langgraph-checkpoint-postgres/store";
 import type { Clock } from "../core/clock.js";
-import type { Log } from "../core/deps.js";
+import type { Log, Sql } from "../core/deps.js";
+import type { TenantId } from "../core/ids.js";
 import { asDbError } from "../db/errors.js";
 import { retryTransient } from "../db/retry-transient.js";
 import type { StoreTtl } from "./langgraph-json.js";
+import { TenantStore } from "./tenant-store.js";
 
 const STORE_SCHEMA = "perdure_store";
 
 export type GraphStore = Readonly<{
-  /** What is handed to graphs. */
-  store: PostgresStore;
+  /** What is handed to a tenant's graphs and requests. */
+  of(tenantId: TenantId): TenantStore;
   close(): Promise<void>;
 }>;
 
-type StoreOptions = Readonly<{ log: Log; clock: Clock; random: () => number; ttl: StoreTtl | null }>;
+type StoreOptions = Readonly<{ sql: Sql; log: Log; clock: Clock; random: () => number; ttl: StoreTtl | null }>;
 
 /** How long a graph's use of the store waits for a database that is away. */
 const PATIENCE_MS = 60_000;
 
 /** Opens the store; connects when it is first used. Its tables are made by `setupStore`. */
 export function openStore(url: string, options: StoreOptions): GraphStore {
-  const { log, ttl } = options;
-  const store = new PatientStore({ ...configOf(url, 4), ...(ttl && { ttl: ttlConfig(ttl) }) }, options);
+  const { log, ttl, sql } = options;
+  const store = new PatientStore(
+    { ...configOf(url, 4), ...(ttl?.defaultTtl && { ttl: { defaultTtl: ttl.defaultTtl } }) },
+    options,
+  );
   surviveLostConnections(store, log);
   const sweep = ttl ? sweepExpired(store, ttl.sweepIntervalMinutes ?? 60, log) : undefined;
+  const parts = {
+    batch: (operations: Operation[]) => store.batch(operations),
+    sql,
+    refreshOnRead: ttl?.refreshOnRead ?? false,
+  };
   return {
-    store,
+    of: (tenantId) => new TenantStore(tenantId, parts),
     close: async () => {
       clearInterval(sweep);
       await store.stop();
@@ -94,11 +105,4 @@ function sweepExpired(store: PostgresStore, minutes: number, log: Log): NodeJS.T
     });
   };
   return setInterval(sweep, minutes * 60_000).unref();
-}
-
-function ttlConfig(ttl: StoreTtl): { defaultTtl?: number; refreshOnRead?: boolean } {
-  return {
-    ...(ttl.defaultTtl === undefined ? {} : { defaultTtl: ttl.defaultTtl }),
-    ...(ttl.refreshOnRead === undefined ? {} : { refreshOnRead: ttl.refreshOnRead }),
-  };
 }

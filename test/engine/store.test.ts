@@ -1,6 +1,7 @@
 // The store graphs get: it survives what happens to its connections.
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../src/compose.js";
+import { DEFAULT_TENANT } from "../../src/core/ids.js";
 import { openStore, setupStore } from "../../src/engine/store.js";
 import { createLog } from "../../src/observe/log.js";
 import { createTestDatabase } from "../helpers/database.js";
@@ -12,8 +13,9 @@ describe("the store", () => {
     const proxy = await startProxy(database.url);
     const url = new URL(database.url);
     url.port = String(proxy.port);
-    const options = { log: createLog("silent"), clock: systemClock, random: Math.random, ttl: null };
-    const { store, close } = openStore(url.href, options);
+    const options = { sql: database.db, log: createLog("silent"), clock: systemClock, random: Math.random, ttl: null };
+    const { of, close } = openStore(url.href, options);
+    const store = of(DEFAULT_TENANT);
     await store.batch([{ namespace: ["people"], key: "dora", value: { likes: "tea" } }]);
     await database.db.query(
       `select pg_terminate_backend(pid) from pg_stat_activity

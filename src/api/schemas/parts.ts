@@ -22,13 +22,18 @@ export const object = z
   .refine((value) => typeof value === "object" && value !== null && !Array.isArray(value), "must be an object")
   .transform((value) => value as Readonly<Record<string, unknown>>);
 
-/** A JSON object that goes into a column for filters: no NUL, no lone surrogate, not deeper than Postgres and people can follow. */
-export const jsonObject = object.superRefine((value, context) => {
-  const found = unstorable(value, []);
-  if (found !== undefined) context.addIssue({ code: "custom", path: found.path, message: found.message });
-  else if (JSON.stringify(value).length > MAX_JSON_CHARACTERS)
-    context.addIssue({ code: "custom", message: `must not be longer than ${MAX_JSON_CHARACTERS} characters as JSON` });
-});
+/** A JSON object that goes into a column as jsonb: no NUL, no lone surrogate, not deeper than Postgres and people can follow. */
+export function storable(maxCharacters: number) {
+  return object.superRefine((value, context) => {
+    const found = unstorable(value, []);
+    if (found !== undefined) context.addIssue({ code: "custom", path: found.path, message: found.message });
+    else if (JSON.stringify(value).length > maxCharacters)
+      context.addIssue({ code: "custom", message: `must not be longer than ${maxCharacters} characters as JSON` });
+  });
+}
+
+/** One for filters and labels. */
+export const jsonObject = storable(MAX_JSON_CHARACTERS);
 
 type Found = Readonly<{ path: (string | number)[]; message: string }>;
 

@@ -11,6 +11,7 @@ import type { Outcome, RunError } from "../../core/run.js";
 import type { BodyReader } from "../../checkpoint/body-reader.js";
 import { newestCheckpointOfRun } from "../../checkpoint/queries.js";
 import { createSaver } from "../../checkpoint/saver.js";
+import type { TenantId } from "../../core/ids.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import { noteEntered } from "../../runs/failures.js";
 import { decodeRequest } from "../commands/request.js";
@@ -57,7 +58,7 @@ export type ExecutorOptions = Readonly<{
   heartbeat: Heartbeat;
   bodyReader: BodyReader;
   handover: Handover;
-  store: BaseStore | undefined;
+  storeOf: (tenantId: TenantId) => BaseStore;
   settle: Settle;
   appendStream: AppendStream;
   /** What a run says in the conversation its turn came from. */
@@ -273,7 +274,7 @@ async function bindGraph(
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;
   if (options.policyOf(run.graphId).mode === "edge") refuseUnfit(run.graphId, graph);
-  if (options.store !== undefined) graph.store = options.store;
+  graph.store = options.storeOf(run.tenantId);
   return graph;
 }
 
