@@ -23,6 +23,8 @@ describe("splitText", () => {
     ["unclosed marks", `_a [b *c ${"d ".repeat(4_000)}`],
     ["families on the boundary", `${"a".repeat(4_090)}${"👩‍👩‍👧‍👦".repeat(400)}`],
     ["flags and accents", "🇮🇹e\u0301".repeat(2_000)],
+    ["a line of 5,000 characters that begins like a fence", `\`\`\`${"x".repeat(5_000)}\n${"code\n".repeat(2_000)}`],
+    ["a fence of 5,000 marks", `${"`".repeat(5_000)}\n${"code\n".repeat(2_000)}`],
   ])("%s: in the limit, and all of it", (_, text) => {
     const parts = splitText(text, LIMIT);
     for (const part of parts) expect(part.length).toBeLessThanOrEqual(LIMIT);

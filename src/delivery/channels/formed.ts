@@ -18,8 +18,14 @@ export type TextForm = Readonly<{
 
 const marked = new Marked({ gfm: true });
 
+/** What can't be read as Markdown, as when marks are nested thousands deep, is said as it is. */
 export function formed(markdown: string, form: TextForm): string {
-  return blocks(marked.lexer(markdown), form).trimEnd();
+  try {
+    return blocks(marked.lexer(markdown), form).trimEnd();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return form.escape(markdown).trimEnd();
+  }
 }
 
 const blocks = (tokens: readonly Token[], form: TextForm): string => tokens.map((token) => block(token, form)).join("");

@@ -4,6 +4,9 @@
 const FENCE = /^( {0,3})(`{3,}|~{3,})([^\n`]*)$/;
 /** What is left of a part is better cut at a paragraph than filled. */
 const LEAST_FILL = 0.5;
+/** A longer line that begins like a fence is text like any other: said again in each part it would leave room for nothing else. */
+const MOST_FENCE = 100;
+const GRAPHEMES = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 /** Cuts `text` into parts of at most `limit` UTF-16 units, in which nothing but the fences is added. At least one part. */
 export function splitText(text: string, limit: number): string[] {
@@ -35,31 +38,25 @@ function takePart(text: string, room: number, open: string): Readonly<{ taken: s
 
 function cutAt(text: string, limit: number): number {
   for (const mark of ["\n\n", "\n", " "]) {
-    const at = text.lastIndexOf(mark, limit - mark.length);
-    if (at >= limit * LEAST_FILL) return at + mark.length;
+    const at = text.lastIndexOf(mark, limit - mark.length) + mark.length;
+    if (at > limit * LEAST_FILL && characterAt(text, at) === at) return at;
   }
-  return wholeCharacters(text, limit);
-}
-
-/** The most whole characters, as people see them, that fit into `limit`; at least half of one that is longer than that. */
-function wholeCharacters(text: string, limit: number): number {
-  const from = Math.max(0, limit - 64);
-  let end = 0;
-  for (const { index, segment } of new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(
-    text.slice(from, limit + 64),
-  )) {
-    if (from + index + segment.length <= limit) end = from + index + segment.length;
-  }
-  if (end > 0) return end;
+  const at = characterAt(text, limit);
+  if (at > 0) return at;
   const isHigh = /[\uD800-\uDBFF]/.test(text[limit - 1] ?? "");
   return isHigh && limit > 1 ? limit - 1 : limit;
+}
+
+/** Where the character, as people see it, begins that `at` is in: by all that is before it, since flags are pairs, and marks pile up. */
+function characterAt(text: string, at: number): number {
+  return GRAPHEMES.segment(text.slice(0, at + 2)).containing(at)?.index ?? at;
 }
 
 /** The line of the fence that is open after `text`; empty: none is. */
 function fenceAfter(text: string, open: string): string {
   let fence = open;
   for (const line of text.split("\n")) {
-    const found = FENCE.exec(line);
+    const found = line.length > MOST_FENCE ? null : FENCE.exec(line);
     if (found === null) continue;
     const [, , mark = "", info = ""] = found;
     if (fence === "") fence = line;

@@ -67,6 +67,11 @@ const APP_SECRET = "stand-in-app-secret";
 const PHONE_NUMBER_ID = "100200300";
 const VERIFY_TOKEN = "stand-in-verify-token";
 const WINDOW_MS = 24 * 60 * 60_000;
+const MAX_TEXT = 4_096;
+const MAX_QUESTION = 1_024;
+const MAX_BUTTONS = 3;
+const MAX_TITLE = 20;
+const MAX_ID = 256;
 
 /** Starts one on loopback. Give its `url` as `settings.api_root`, and the rest as the account's credentials and settings. */
 export async function startWhatsApp(): Promise<WhatsAppStandIn> {
@@ -115,7 +120,9 @@ export async function startWhatsApp(): Promise<WhatsAppStandIn> {
       token: (token as string | undefined) ?? null,
       ...contentOf(body),
     };
-    if (message.text.length > 4_096) return refusal(100, "Param text['body'] must be at most 4096 characters long");
+    const most = message.type === "interactive" ? MAX_QUESTION : MAX_TEXT;
+    if (message.text.length > most) return refusal(100, `The text must be at most ${most} characters long`);
+    if (type === "interactive" && !areShort(message.buttons)) return refusal(131_009, "Invalid buttons");
     messages.push(message);
     tell(message);
     return {
@@ -218,6 +225,9 @@ function contentOf(body: Readonly<Record<string, unknown>>): Pick<WhatsAppMessag
   }
   return { type: "text", text: text?.body ?? "", buttons: [] };
 }
+
+const areShort = (buttons: WhatsAppMessage["buttons"]): boolean =>
+  buttons.length <= MAX_BUTTONS && buttons.every(({ id, title }) => id.length <= MAX_ID && title.length <= MAX_TITLE);
 
 function refusal(code: number, message: string, status = 400) {
   return { status, body: { error: { message, type: "OAuthException", code, fbtrace_id: "0" } } };
