@@ -146,8 +146,8 @@ async function post(body: Readonly<Record<string, unknown>>, context: SendContex
   });
   if (answer.kind !== "answer") return unanswered(answer);
   const said = asRecord(answer.text);
-  const error = said?.["error"] as MetaError | undefined;
-  if (error !== undefined) return refusalOf(error, answer.headers);
+  const code = (said?.["error"] as MetaError | null | undefined)?.code;
+  if (typeof code === "number") return refusalOf(code, answer);
   const [sent] = (said?.["messages"] ?? []) as readonly Readonly<{ id?: string }>[];
   if (answer.status >= 200 && answer.status < 300) return { kind: "sent", messageId: sent?.id ?? null };
   return { kind: "unknown", code: `http_${answer.status}` };
@@ -164,8 +164,11 @@ const OPTED_OUT = 131_050;
 /** What the engine does something about has a word of its own. */
 const wordOf = (code: number): string => (code === OPTED_OUT ? "opted_out" : `meta_${code}`);
 
-/** An error with an envelope: nothing was taken. https://developers.facebook.com/docs/whatsapp/cloud-api/support/error-codes */
-function refusalOf({ code = 0 }: MetaError, headers: Headers): SendResult {
+/**
+ * An error with Meta's envelope: nothing was taken. https://developers.facebook.com/docs/whatsapp/cloud-api/support/error-codes
+ * Of a code that isn't known the status says whether it passes.
+ */
+function refusalOf(code: number, { status, headers }: Readonly<{ status: number; headers: Headers }>): SendResult {
   const word = wordOf(code);
   if (SLOW_DOWN.has(code)) {
     const afterMs = retryAfterMs(headers, Date.now()) ?? (code === 131_056 ? PAIR_MS : 30 * SECOND_MS);
@@ -175,6 +178,7 @@ function refusalOf({ code = 0 }: MetaError, headers: Headers): SendResult {
   if (PASSING.has(code)) return { kind: "not_sent", code: word, afterMs: null, spends: true };
   if (PERSON.has(code)) return { kind: "refused", code: word, unreachable: code === 131_026 || code === 131_021 };
   if (ACCOUNT.has(code) || (code >= 200 && code < 300)) return { kind: "account_down", code: word };
+  if (status >= 500) return { kind: "not_sent", code: word, afterMs: null, spends: true };
   return { kind: "refused", code: word, unreachable: false };
 }
 
