@@ -26,6 +26,8 @@ import { startOutreach } from "./start-outreach.js";
 const MAX_REFUSALS = 12;
 const BACKOFF_BASE_MS = 2_000;
 const BACKOFF_CAP_MS = 30 * 60_000;
+/** A wait that spends no try is never shorter, or a channel that says 0 would be asked again without end. */
+const LEAST_WAIT_MS = 1_000;
 /** Of a channel's own pauses, so that what failed together doesn't come together again. */
 const JITTER = 0.1;
 /** What can be found out is looked for after this. */
@@ -218,7 +220,8 @@ function outcomeOf(
     case "not_sent": {
       const { code, spends } = result;
       if (spends && isLast) return { ...NO_OUTCOME, how: "failed", code };
-      return { ...NO_OUTCOME, how: "later", code, afterMs: result.afterMs ?? backoff, counts: spends };
+      const afterMs = Math.max(result.afterMs ?? backoff, spends ? 0 : LEAST_WAIT_MS);
+      return { ...NO_OUTCOME, how: "later", code, afterMs, counts: spends };
     }
     case "refused":
       return { ...NO_OUTCOME, how: "failed", code: result.code, spacingMs };

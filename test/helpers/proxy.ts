@@ -24,8 +24,8 @@ export type FaultProxy = Readonly<{
 
 type Pair = { client: net.Socket; server: net.Socket; losing: boolean };
 
-/** A proxy on a free loopback port in front of `host:port` (or what a URL names). */
-export async function startProxy(target: string): Promise<FaultProxy> {
+/** A proxy on a loopback port, a free one unless given, in front of `host:port` (or what a URL names). */
+export async function startProxy(target: string, at = 0): Promise<FaultProxy> {
   const { hostname, port } = new URL(target);
   const faults: FaultProxy["faults"] = { latencyMs: 0, stalled: false, refusing: false, loseReplyTo: null };
   const pairs = new Set<Pair>();
@@ -68,7 +68,7 @@ export async function startProxy(target: string): Promise<FaultProxy> {
     carry(pair, client, server);
     carry(pair, server, client);
   });
-  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => listener.listen(at, "127.0.0.1", resolve));
   const cut = (): void => {
     for (const pair of pairs) reset(pair);
   };
