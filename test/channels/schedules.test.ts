@@ -1,5 +1,8 @@
 // Outreach: schedules write to the people of their audience, in the conversation each has, and not to those who don't want it.
+import { AIMessage } from "@langchain/core/messages";
+import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
+import { letTimePass } from "../helpers/deliveries.js";
 import { type Scheduled, withSchedules } from "../helpers/schedules.js";
 import { until } from "../helpers/wait.js";
 
@@ -206,5 +209,63 @@ it("a block and a word are heeded wherever the person is reached", async () => {
     const scheduleId = await t.schedule({ when: { cron: "0 9 * * *" }, instruction: "news" });
     await t.at(await next(t, 9));
     expect(await t.occurrences(scheduleId)).toMatchObject([{ status: "skipped", reason: "suppressed" }]);
+  });
+});
+
+it("a thread that is busy: what is due waits behind the turn, and the next is queued or passed over with the reason, as the API says", async () => {
+  let release = (): void => undefined;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  const agent = new StateGraph(MessagesAnnotation)
+    .addNode("model", async ({ messages }) => {
+      const text = messages.at(-1)?.text ?? "";
+      if (text === "hold") await held;
+      return { messages: [new AIMessage(`you said ${text}`)] };
+    })
+    .addEdge(START, "model")
+    .addEdge("model", END)
+    .compile();
+  // Longer than the clock is moved by while the turn goes on.
+  await withSchedules({ graphs: { agent }, leaseMs: 7_200_000 }, async (t) => {
+    await t.person("ana", 1);
+    const when = { cron: "*/15 * * * *" };
+    const passing = await t.schedule({ when, instruction: "passing", overlap: "skip" });
+    const queuing = await t.schedule({ when, instruction: "queuing", overlap: "queue" });
+    await t.telegram.says("hold", { chatId: 1 });
+    await until("the turn goes on", async () => (await t.client.threads.search({ status: "busy" })).length === 1);
+    const firings = async (id: string) => (await t.ask("GET", `/v1/schedules/${id}/firings`)).json as object[];
+    for (const times of [1, 2]) {
+      const quarterMs = 15 * 60_000;
+      await t.advance(quarterMs - ((await t.now()).getTime() % quarterMs) + 10);
+      await until("both have fired", async () => {
+        await t.fireTimers();
+        const found = [...(await firings(passing)), ...(await firings(queuing))];
+        const waiting = (await t.ask("GET", "/v1/followups?status=pending")).json as object[];
+        return found.length === 2 * times && waiting.length === 0;
+      });
+    }
+    const waits = { status: "running", reason: null, tell_run_id: expect.any(String) as string };
+    expect(await t.occurrences(passing)).toMatchObject([
+      { status: "skipped", reason: "the one before isn't over", tell_run_id: null },
+      waits,
+    ]);
+    expect(await firings(passing)).toMatchObject([
+      { status: "fired", made: 0, skipped: 1 },
+      { status: "fired", made: 1, skipped: 0 },
+    ]);
+    const queued = await t.occurrences(queuing);
+    expect(queued).toMatchObject([waits, waits]);
+    for (const { thread_id, tell_run_id } of queued) {
+      const path = `/threads/${String(thread_id)}/runs/${String(tell_run_id)}`;
+      expect((await t.ask("GET", path)).json).toMatchObject({ status: "pending" });
+    }
+    release();
+    await until("all are told", async () =>
+      (await t.occurrences(queuing)).every(({ status }) => status === "produced"),
+    );
+    await letTimePass(t.deps.db, 10_000);
+    const texts = t.telegram.messages(1).map(({ text }) => text);
+    expect(texts.slice(0, 2)).toEqual(["you said hello", "you said hold"]);
+    expect(texts.slice(2, 4).sort()).toEqual(["passing", "queuing"]);
+    expect(texts.slice(4)).toEqual(["queuing"]);
   });
 });

@@ -8,7 +8,12 @@ import { createLog } from "../../dist/observe/log.js";
 
 const { DATABASE_URL: databaseUrl, POLL_MS, NOTIFY } = process.env;
 const logLevel = process.env.PERDURE_TEST_LOG ?? "silent";
-const parts = openParts({ databaseUrl, bodies: "memory:", log: createLog(logLevel), applicationName: "scheduler" });
+const parts = openParts({
+  databaseUrl,
+  bodies: "memory:",
+  log: createLog(logLevel),
+  applicationName: `scheduler/${process.pid}`,
+});
 if (NOTIFY === "off") parts.deps.notifier.listen = () => () => {};
 const agent = new StateGraph(MessagesAnnotation)
   .addNode("model", () => ({}))
