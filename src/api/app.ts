@@ -17,6 +17,7 @@ import { scheduleRoutes } from "./routes/schedules.js";
 import { channelWebhookRoutes } from "./routes/channel-webhooks.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
+import { manyRunsRoutes } from "./routes/many-runs.js";
 import { metaRoutes } from "./routes/meta.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { runLogRoutes } from "./routes/run-log.js";
@@ -61,6 +62,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", assistantRoutes(engine));
   app.route("/", threadRoutes(engine));
   app.route("/", stateRoutes(engine));
+  app.route("/", manyRunsRoutes(engine));
   app.route("/", runRoutes(engine));
   app.route("/", runLogRoutes(engine));
   app.route("/", approvalRoutes(engine));

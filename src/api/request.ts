@@ -20,6 +20,33 @@ export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: 
   return parsed.data;
 }
 
+/** The same for a list of items, of which each may be named in camel case, as the stock client's batches are. */
+export async function readItems<S extends z.ZodType>(
+  c: Context<ApiEnv>,
+  schema: S,
+  most: number,
+): Promise<z.output<S>[]> {
+  const items = await readBody(c, z.array(z.record(z.string(), z.unknown()), "must be a list").min(1).max(most));
+  const renamed = items.map(inSnakeCase);
+  const parsed = z.array(schema).safeParse(renamed);
+  if (!parsed.success) throw invalid(parsed.error.issues);
+  const ignored = renamed.flatMap((item, at) => unknownFields(schema, item, `[${at}].`));
+  if (ignored.length > 0) c.header(IGNORED_FIELDS_HEADER, ignored.map(encodeURIComponent).join(", "));
+  return parsed.data;
+}
+
+/** Only the names of its fields: what is in them is content. */
+function inSnakeCase(item: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const named = Object.entries(item).map(([key, value]) => [
+    key.replaceAll(/[A-Z]/g, (c) => `_${c.toLowerCase()}`),
+    value,
+  ]);
+  return {
+    ...Object.fromEntries(named),
+    ...Object.fromEntries(Object.entries(item).filter(([key]) => !/[A-Z]/.test(key))),
+  };
+}
+
 /** A path parameter that must be a UUID, in lower case: `pathId<ThreadId>(c, "thread_id")`. */
 export function pathId<Id extends string>(c: Context<ApiEnv>, name: string): Id {
   const value = c.req.param(name);

@@ -441,6 +441,29 @@ export async function hasUnfinishedRuns(
   return rows[0]?.found ?? false;
 }
 
+/** Runs with one of these statuses, in the order they came; on one thread, if one is given. */
+export async function runsWithStatus(
+  sql: Sql,
+  page: Readonly<{
+    tenantId: TenantId;
+    threadId: ThreadId | null;
+    statuses: readonly RunStatus[];
+    after: number;
+    limit: number;
+  }>,
+): Promise<(Pick<RunRow, "threadId" | "runId"> & Readonly<{ seq: number }>)[]> {
+  const { rows } = await sql.query<Pick<RunRow, "threadId" | "runId"> & { seq: number }>(
+    `select thread_id as "threadId", run_id as "runId", seq
+    from runs
+    where tenant_id = $1 and ($2::uuid is null or thread_id = $2) and kind = 'run' and status = any($3::text[])
+      and seq > $4
+    order by seq
+    limit $5`,
+    [page.tenantId, page.threadId, page.statuses, page.after, page.limit],
+  );
+  return rows;
+}
+
 /** Unfinished runs of an assistant, some of them. */
 export async function unfinishedRunsOf(
   sql: Sql,

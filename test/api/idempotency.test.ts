@@ -228,6 +228,7 @@ const NOT_CREATING = [
   "/assistants/:assistant_id/versions",
   "/assistants/count",
   "/assistants/search",
+  "/runs/cancel",
   "/threads/count",
   "/threads/prune",
   "/threads/search",
@@ -253,6 +254,7 @@ const NOT_CREATING = [
 const CREATING = [
   "/assistants",
   "/runs",
+  "/runs/batch",
   "/runs/stream",
   "/runs/wait",
   "/threads",

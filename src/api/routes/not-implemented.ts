@@ -10,8 +10,6 @@ const UNSERVED: readonly (readonly [method: string, path: string])[] = [
   ["POST", "/threads/:thread_id/commands"],
   ["POST", "/threads/:thread_id/stream/events"],
   ["GET", "/threads/:thread_id/stream/events"],
-  ["POST", "/runs/batch"],
-  ["POST", "/runs/cancel"],
   ["POST", "/runs/crons"],
   ["POST", "/runs/crons/search"],
   ["POST", "/runs/crons/count"],

@@ -6,6 +6,7 @@ import { PRIORITY, type Priority } from "../../core/run.js";
 import { touchThread } from "../../engine/adopt/on-touch.js";
 import { awaitBriefly } from "../../engine/await-briefly.js";
 import { cancelRun } from "../../engine/commands/cancel-run.js";
+import type { CreateRunInput } from "../../engine/commands/create-run.js";
 import { createRunOnce, type MadeRun, type Once, runMadeBefore } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
 import { rollBackRun } from "../../engine/commands/roll-back-runs.js";
@@ -36,7 +37,7 @@ import {
 import { jsonWhenReady, sse } from "../sse.js";
 import { findThread } from "./threads.js";
 
-type C = Context<ApiEnv>;
+export type C = Context<ApiEnv>;
 
 /** Proxies cut off what is silent for longer. */
 const MAX_WAIT_SECONDS = 60;
@@ -144,14 +145,7 @@ async function create(
 ): Promise<Created> {
   const threadId = kind === "stateful" ? pathId<ThreadId>(c, "thread_id") : null;
   const body: RunCreate = await readBody(c, kind === "stateful" ? runCreate : statelessRunCreate);
-  if (body.on_disconnect === "cancel" && how === "background") {
-    throw new EngineError(
-      "bad_request",
-      "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
-    );
-  }
-  const refusal = body.webhook === undefined ? undefined : engine.webhookRefusal(body.webhook);
-  if (refusal !== undefined) throw new EngineError("bad_request", `webhook: ${refusal}`);
+  refuseUnmeetable(engine, body, how);
   const { run, again } = await makeRun(engine, c, { threadId, body, waits: how === "wait" });
   if (again) markReplayed(c);
   const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
@@ -176,8 +170,19 @@ async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): 
 async function makeWith(
   engine: Engine,
   c: C,
-  { threadId, body, waits, once, fresh }: Asked & Readonly<{ once: Once | null; fresh: boolean }>,
+  { once, ...asked }: Asked & Readonly<{ once: Once | null; fresh: boolean }>,
 ): Promise<MadeRun> {
+  const input = await inputOf(engine, c, asked);
+  if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
+  return { run: await engine.acceptRun(input).catch(asRefusal), again: false };
+}
+
+/** What a request asks for, looked at as far as it can be before it is accepted. `fresh`: its assistant isn't taken from memory. */
+export async function inputOf(
+  engine: Engine,
+  c: C,
+  { threadId, body, waits, fresh }: Asked & Readonly<{ fresh: boolean }>,
+): Promise<CreateRunInput> {
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id, fresh });
   if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
@@ -189,9 +194,19 @@ async function makeWith(
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, asked);
   const answers = (asked.request.command?.resume ?? null) !== null;
-  const input = answers ? { ...asked, graph: await graphShape(engine, asked) } : asked;
-  if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
-  return { run: await engine.acceptRun(input).catch(asRefusal), again: false };
+  return answers ? { ...asked, graph: await graphShape(engine, asked) } : asked;
+}
+
+/** What can't be done for a request that nobody stays connected for, or at all. */
+export function refuseUnmeetable(engine: Engine, body: RunCreate, how: "background" | "stream" | "wait"): void {
+  if (body.on_disconnect === "cancel" && how === "background") {
+    throw new EngineError(
+      "bad_request",
+      "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
+    );
+  }
+  const refusal = body.webhook === undefined ? undefined : engine.webhookRefusal(body.webhook);
+  if (refusal !== undefined) throw new EngineError("bad_request", `webhook: ${refusal}`);
 }
 
 /** Null: the request says nothing. Throws `forbidden` when its tenant may not ask for as much. */

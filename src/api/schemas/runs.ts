@@ -1,5 +1,6 @@
 // Request bodies and queries of the run routes. Every field a stock client knows has an effect here or is refused by name.
 import { z } from "zod";
+import type { RunId, ThreadId } from "../../core/ids.js";
 import { PRIORITY_NAMES } from "../../core/run.js";
 import { STREAM_MODES } from "../../engine/stream/plan.js";
 import { flag, integer, list, one } from "../request.js";
@@ -123,6 +124,19 @@ export const statelessRunCreate = z.object({
   checkpoint_id: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
   on_completion: absent(z.enum(["keep", "delete"])),
 });
+
+export const runsCancel = z
+  .object({
+    thread_id: absent(uuid.transform((id) => id as ThreadId)),
+    run_ids: absent(z.array(uuid.transform((id) => id as RunId)).max(1_000)),
+    status: absent(z.enum(["pending", "running", "all"])),
+  })
+  .refine(
+    ({ run_ids: ids, status }) => (ids === undefined) !== (status === undefined),
+    "must have either run_ids or status",
+  );
+
+export const runsCancelHow = z.object({ action: one.pipe(z.enum(["interrupt", "rollback"]).optional()) });
 
 /** Both, as one type: what only one of them has is undefined in the other. */
 export type RunCreate = z.output<typeof runCreate> | z.output<typeof statelessRunCreate>;
