@@ -7,6 +7,7 @@ import { getAccount } from "../../delivery/accounts.js";
 import { type ConversationRow, getConversation } from "../../delivery/conversations.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
 import { listRuns } from "../../runs/runs.js";
+import { getThread } from "../../runs/threads.js";
 import { getFollowup } from "../../schedule/followups.js";
 import type { Engine } from "../engine.js";
 import { type Once, madeAndGone, madeBefore } from "./make-once.js";
@@ -27,14 +28,17 @@ type Asked = FollowupAsked &
   }>;
 
 /**
- * Throws as `scheduleFollowup` does, `bad_request` for a conversation of another thread or an assistant that isn't there, and `conflict` when
- * nobody says whose it is.
+ * Throws as `scheduleFollowup` does, `not_found` without the thread, `bad_request` for a conversation of another thread or an assistant that
+ * isn't there, and `conflict` when nobody says whose it is.
  */
 export async function createFollowup(engine: Pick<Engine, "deps" | "assistant">, create: Asked): Promise<MadeFollowup> {
   const { deps } = engine;
   const { once } = create;
   const before = once === null ? undefined : await followupMadeBefore(deps, once);
   if (before !== undefined) return { followup: before, warnings: [], again: true };
+  if ((await getThread(deps.db, create))?.ephemeral !== false) {
+    throw new EngineError("not_found", `Thread with ID ${create.threadId} not found`);
+  }
   const followupId = deps.ids.next<FollowupId>();
   const asked = {
     ...{ ...create, origin: await originOf(engine, create), followupId, timerId: deps.ids.next<TimerId>() },
@@ -60,7 +64,7 @@ async function originOf({ deps, assistant }: Pick<Engine, "deps" | "assistant">,
   const account = there && (await getAccount(deps.db, there));
   const idOrGraphId = assistantId ?? account?.settings["assistant_id"];
   if (idOrGraphId === undefined) {
-    const message = `Thread ${threadId} isn't there, or has no run: say who follows up, with "assistant_id" or "conversation_id"`;
+    const message = `Thread ${threadId} has no run: say who follows up, with "assistant_id" or "conversation_id"`;
     throw new EngineError("conflict", message);
   }
   const found = await assistant({ tenantId, idOrGraphId: String(idOrGraphId) });

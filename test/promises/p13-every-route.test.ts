@@ -1,0 +1,255 @@
+// P13: the matrix of every route that is served and every id that a request can name, with another tenant's ids.
+import { randomUUID } from "node:crypto";
+import { Client } from "@langchain/langgraph-sdk";
+import { expect, test } from "vitest";
+import { createApp } from "../../src/api/app.js";
+import type { TenantId } from "../../src/core/ids.js";
+import { registerAssistants } from "../../src/engine/commands/register-assistants.js";
+import { type TestEngine, withEngine } from "../helpers/engine.js";
+import { gateGraph } from "../helpers/scripted-graphs.js";
+
+const HEADER = "x-test-tenant";
+/** Served before anybody knows whose request it is: by a signature or a token of its own. */
+const WITHOUT_TENANT = /^\/v1\/(widget|channels)\//;
+
+type Answer = Readonly<{ status: number; text: string }>;
+type Send = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
+type Side = Readonly<{ send: Send; client: Client }>;
+type Ids = Readonly<Record<string, string>>;
+
+async function sideOf(t: TestEngine, tenantId: string): Promise<Side> {
+  await t.db.db.query("insert into tenants (tenant_id) values ($1) on conflict do nothing", [tenantId]);
+  await registerAssistants(t.deps, { tenantId: tenantId as TenantId, graphIds: t.engine.graphs.ids });
+  const app = createApp({
+    ...t.engine,
+    tenantOf: (headers: Headers) => Promise.resolve((headers.get(HEADER) ?? "nobody") as TenantId),
+  });
+  const send: Send = async (method, path, body, headers = {}) => {
+    const response = await app.request(path, {
+      method,
+      headers: { [HEADER]: tenantId, "content-type": "application/json", ...headers },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    return { status: response.status, text: await response.text() };
+  };
+  const fetch: typeof globalThis.fetch = async (input, init) => app.fetch(new Request(input, init));
+  const client = new Client({
+    apiUrl: "http://perdure.test",
+    defaultHeaders: { [HEADER]: tenantId },
+    callerOptions: { fetch, maxRetries: 0 },
+  });
+  return { send, client };
+}
+
+/** One of everything that has an id, made as its owner makes it. */
+async function everything(t: TestEngine, { send, client }: Side): Promise<Ids> {
+  const make = async (method: string, path: string, body: unknown): Promise<Record<string, string>> => {
+    const { status, text } = await send(method, path, body);
+    expect(status, `${method} ${path}: ${text}`).toBeLessThan(300);
+    return JSON.parse(text) as Record<string, string>;
+  };
+  const { thread_id } = await client.threads.create({ metadata: { secret: "mine" } });
+  await client.runs.wait(thread_id, "graph", { input: { log: ["secret"] } });
+  const [run] = await client.runs.list(thread_id);
+  const { checkpoint } = await client.threads.getState(thread_id);
+  const [approval] = JSON.parse((await send("GET", "/v1/approvals")).text) as { approval_id: string }[];
+  const account = await make("POST", "/v1/channel-accounts", {
+    ...{ kind: "telegram", name: "secret bot", credentials: { token: "123:secret-of-the-bot" } },
+    settings: { assistant_id: "graph", mode: "polling" },
+  });
+  const { channel_account_id } = account;
+  const conversation = await make("PUT", "/v1/conversations", {
+    channel_account_id,
+    thread_id,
+    address: { chat_id: 7 },
+  });
+  const { conversation_id } = conversation;
+  const followup = { about: "secret", instruction: "secret", mode: "remind", when: { in: "PT1H" }, conversation_id };
+  const { followup_id } = await make("POST", `/v1/threads/${thread_id}/followups`, followup);
+  const { contact_id } = await make("POST", "/v1/contacts", { key: "secret key", conversation_ids: [conversation_id] });
+  const { schedule_id } = await make("POST", "/v1/schedules", {
+    ...{ name: "secret", when: { cron: "0 9 * * MON" }, time_zone: "UTC", audience: { contacts: [contact_id] } },
+    ...{ mode: "remind", about: "secret", instruction: "secret" },
+  });
+  await make("POST", "/v1/suppressions", { conversation_id, scope: "marketing" });
+  const [suppression] = JSON.parse((await send("GET", "/v1/suppressions")).text) as { suppression_id: string }[];
+  await make("PUT", `/v1/budgets/thread/${thread_id}`, { cost: 7 });
+  const delivery_id = randomUUID();
+  await t.db.db.query(
+    `insert into deliveries (tenant_id, delivery_id, source_kind, source_id, thread_id, channel_account_id, conversation_id,
+      kind, payload, payload_sha256, on_unknown, status)
+    values ('alice', $1, 'notice', $1, $2, $3, $4, 'text', 'secret', sha256('secret'), 'hold', 'unknown')`,
+    [delivery_id, thread_id, channel_account_id, conversation_id],
+  );
+  const ids = { thread_id, run_id: run?.run_id, checkpoint_id: checkpoint.checkpoint_id ?? "", ref_id: thread_id };
+  const more = { approval_id: approval?.approval_id, channel_account_id, conversation_id, followup_id, contact_id };
+  const all = {
+    ...ids,
+    ...more,
+    schedule_id,
+    suppression_id: suppression?.suppression_id,
+    delivery_id,
+    scope: "thread",
+  };
+  expect(Object.entries(all).filter(([, id]) => id === undefined)).toEqual([]);
+  return all as Ids;
+}
+
+/** Every row of a tenant, but for what loops and heartbeats change by themselves. */
+async function rowsOf({ db }: TestEngine, tenantId: string): Promise<unknown> {
+  const { rows: tables } = await db.db.query<{ name: string }>(
+    `select table_name as name from information_schema.columns c join information_schema.tables t using (table_schema, table_name)
+    where table_schema = 'perdure' and column_name = 'tenant_id' and table_type = 'BASE TABLE'
+      and table_name <> 'claim_cursor' order by 1`,
+  );
+  const rows: Record<string, unknown> = {};
+  for (const { name } of tables) {
+    const { rows: found } = await db.db.query<{ row: string }>(
+      `select to_jsonb(x)::text as row from ${name} x where tenant_id = $1 order by 1`,
+      [tenantId],
+    );
+    rows[name] = found.map(({ row }) => row);
+  }
+  expect(Object.keys(rows).length).toBeGreaterThan(25);
+  return rows;
+}
+
+const FOLLOWUP = { about: "x", instruction: "x", mode: "remind", when: { in: "PT1H" } };
+const SCHEDULE = {
+  ...{ name: "x", when: { cron: "0 9 * * MON" }, time_zone: "UTC" },
+  ...{ mode: "remind", about: "x", instruction: "x" },
+};
+const RUN = { assistant_id: "graph", input: { log: [] } };
+
+/** What a route wants in its body before it looks for whose it is. */
+function bodyFor(method: string, path: string, ids: Ids): unknown {
+  if (method === "GET" || method === "DELETE") return undefined;
+  if (/\/runs(\/(stream|wait))?$/.test(path)) return RUN;
+  if (path.endsWith("/state/checkpoint")) return { checkpoint: { checkpoint_id: ids.checkpoint_id } };
+  if (path.endsWith("/state")) return { values: { log: ["x"] } };
+  if (path.endsWith("/followups")) return FOLLOWUP;
+  if (path.endsWith("/reschedule")) return { when: { in: "PT2H" } };
+  if (path.endsWith("/decide")) return { value: "yes" };
+  if (path.endsWith("/resolve")) return { as: "sent" };
+  if (path.endsWith("/backfill")) return { from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z" };
+  if (path.includes("/v1/schedules/") && method === "PATCH") return { version: 1, name: "theirs" };
+  if (path.includes("/v1/channel-accounts/")) return { paused: true };
+  if (path.includes("/v1/budgets/")) return { cost: 1 };
+  return {};
+}
+
+async function apart(work: (t: TestEngine, alice: Side, bob: Side, ids: Ids) => Promise<void>): Promise<void> {
+  const acted: string[] = [];
+  // Nobody moves, schedules or delivers here: a row that changes was changed by a request.
+  await withEngine({ graphs: { graph: gateGraph(acted) }, moveAfterMs: 3_600_000 }, async (t) => {
+    const [alice, bob] = [await sideOf(t, "alice"), await sideOf(t, "bob")];
+    const ids = await everything(t, alice);
+    const before = await rowsOf(t, "alice");
+    await work(t, alice, bob, ids);
+    expect(await rowsOf(t, "alice")).toEqual(before);
+    expect(acted).toEqual([]);
+  });
+}
+
+test("every route that is served answers 404 to another tenant's ids, and tells and changes nothing", async () => {
+  await apart(async (t, alice, bob, ids) => {
+    const app = createApp(t.engine);
+    const served = new Set(
+      app.routes
+        .filter(({ method, path }) => method !== "ALL" && path.includes("/:") && !WITHOUT_TENANT.test(path))
+        .map(({ method, path }) => `${method} ${path.replace(/\/$/, "").replace("{.*}", "")}`),
+    );
+    let asked = 0;
+    for (const route of served) {
+      const [method = "", pattern = ""] = route.split(" ");
+      // Assistants are made from the graphs, the same for each; prices have models' names.
+      if (/^\/(assistants|v1\/prices)\//.test(pattern)) continue;
+      const path = pattern.replaceAll(/:(\w+)\??/g, (_, name: string) => ids[name] ?? randomUUID());
+      const { status, text } = await bob.send(method, path, bodyFor(method, pattern, ids));
+      if (status === 501) continue;
+      asked += 1;
+      if (method === "PUT" && pattern.startsWith("/v1/budgets/")) {
+        // It may hold for a thread that comes: one of his own.
+        expect([status, JSON.parse(text)], route).toMatchObject([200, { exists: false }]);
+        expect((await alice.send("GET", path)).text, route).toContain('"cost":7');
+        continue;
+      }
+      // Stock servers answer a copy of what isn't there with 409.
+      expect(`${route}: ${status} ${text}`).toMatch(`${route}: ${pattern.endsWith("/copy") ? 409 : 404}`);
+      expect(text, route).not.toMatch(/secret/);
+    }
+    expect(asked).toBeGreaterThanOrEqual(50);
+  });
+});
+
+test("ids of another tenant in bodies and queries name nothing, lists and counts leave out what is theirs", async () => {
+  await apart(async (t, _alice, bob, ids) => {
+    const { client, send } = bob;
+    const { thread_id: own } = await client.threads.create();
+    await client.runs.wait(own, "graph", { input: { log: ["of bob"] } });
+    const { thread_id, run_id, checkpoint_id, conversation_id, contact_id, channel_account_id } = ids;
+    const refused: (readonly [string, string, unknown])[] = [
+      ["POST", `/threads/${own}/runs`, { ...RUN, checkpoint_id }],
+      ["POST", `/threads/${own}/runs/wait`, { ...RUN, checkpoint: { thread_id, checkpoint_ns: "", checkpoint_id } }],
+      ["POST", `/threads/${own}/state`, { values: { log: ["x"] }, checkpoint_id }],
+      ["POST", `/threads/${own}/state/checkpoint`, { checkpoint: { checkpoint_id } }],
+      ["GET", `/threads/${own}/state/${checkpoint_id}`, undefined],
+      ["GET", `/threads/${own}/runs/${run_id}`, undefined],
+      ["GET", `/threads/${own}/runs/${run_id}/join`, undefined],
+      ["GET", `/threads/${own}/runs/${run_id}/stream`, undefined],
+      ["POST", `/threads/${own}/runs/${run_id}/cancel`, {}],
+      ["DELETE", `/threads/${own}/runs/${run_id}`, undefined],
+      ["POST", `/v1/threads/${own}/followups`, { ...FOLLOWUP, conversation_id }],
+      ["PUT", "/v1/conversations", { channel_account_id, thread_id: own, address: { chat_id: 8 } }],
+      ["POST", "/v1/contacts", { key: "k", conversation_ids: [conversation_id] }],
+      ["POST", "/v1/suppressions", { conversation_id }],
+      ["POST", "/v1/schedules", { ...SCHEDULE, audience: { contacts: [contact_id] } }],
+      ["POST", "/v1/schedules", { ...SCHEDULE, audience: { conversations: [conversation_id] } }],
+      ["POST", "/v1/schedules", { ...SCHEDULE, audience: { where: [], channel_account_id } }],
+    ];
+    const account = { kind: "telegram", name: "bot of bob", credentials: { token: "456:token-of-the-bot" } };
+    const added = await send("POST", "/v1/channel-accounts", {
+      ...account,
+      settings: { assistant_id: "graph", mode: "polling" },
+    });
+    const theirs = JSON.parse(added.text) as { channel_account_id: string };
+    refused.push([
+      ...["PUT", "/v1/conversations"],
+      { channel_account_id: theirs.channel_account_id, thread_id, address: { chat_id: 7 } },
+    ] as never);
+    for (const [method, path, body] of refused) {
+      const { status, text } = await send(method, path, body);
+      expect(`${method} ${path} ${JSON.stringify(body)}: ${status} ${text}`).toMatch(/: (404|409|422) /);
+      expect(text).not.toMatch(/secret/);
+    }
+    const pruned = await send("POST", "/threads/prune", { thread_ids: [thread_id], strategy: "delete" });
+    expect(pruned.text).toMatch(/:0\b/);
+
+    // What one may list: nothing in it is of the other, whatever is asked for.
+    for (const path of [
+      ...["/v1/approvals", "/v1/runs", "/v1/effects", "/v1/budgets", "/v1/channel-accounts", "/v1/conversations"],
+      ...["/v1/deliveries", "/v1/followups", "/v1/contacts", "/v1/schedules", "/v1/suppressions"],
+      ...["approvals", "conversations", "deliveries", "followups", "effects"].map(
+        (of) => `/v1/${of}?thread_id=${thread_id}`,
+      ),
+      `/v1/effects?run_id=${run_id}`,
+    ]) {
+      const { status, text } = await send("GET", path);
+      expect([status, Object.values(ids).filter((id) => id !== "thread" && text.includes(id))], path).toEqual([
+        200,
+        [],
+      ]);
+    }
+    expect(await client.threads.search({ ids: [thread_id as string] })).toEqual([]);
+    expect(await client.threads.search({ metadata: { secret: "mine" } })).toEqual([]);
+    expect((await client.threads.search()).map((thread) => thread.thread_id)).toEqual([own]);
+    expect(JSON.parse((await send("POST", "/threads/count", {})).text)).toBe(1);
+
+    // An idempotency key is each tenant's own.
+    const key = { "idempotency-key": "one key" };
+    const carol = await sideOf(t, "carol");
+    const made = await Promise.all([send, carol.send].map((each) => each("POST", "/threads", { metadata: {} }, key)));
+    expect(made.map(({ status }) => status)).toEqual([200, 200]);
+    expect(new Set(made.map(({ text }) => (JSON.parse(text) as { thread_id: string }).thread_id)).size).toBe(2);
+  });
+});
