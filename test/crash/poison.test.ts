@@ -55,6 +55,10 @@ test("a run that kills its worker is claimed three times and ends in error; thos
     expect(await client.runs.join(poisoned.thread_id, poison.run_id)).toEqual({
       __error__: { error: "WorkerLostError", message: expect.stringContaining("3 times") as string },
     });
+    // Whoever decides finds it in their list, with why.
+    const inbox = await (await site.app.request("/v1/runs?needs_attention=true")).json();
+    const what = { code: "worker_lost", attempts: 3, crashes: 3 };
+    expect(inbox).toMatchObject([{ run_id: poison.run_id, needs_attention: what }]);
     // The thread isn't lost: another run on it works.
     const { rows } = await site.db.db.query<{ n: number }>(
       "select count(*) as n from runs where status = 'running' and lease_expires_at < now()",
@@ -62,6 +66,29 @@ test("a run that kills its worker is claimed three times and ends in error; thos
     expect(rows[0]?.n).toBe(0);
   });
 }, 240_000);
+
+test("a run that killed its worker is cancelled before anybody takes it again: at once, and for good", async () => {
+  await withCrashSite(async ({ client, db, journal, worker, expire }) => {
+    const { thread_id } = await client.threads.create();
+    const lines = journal();
+    const config = { configurable: { journal: lines.path } };
+    const { run_id } = await client.runs.create(thread_id, "poison", { input: {}, config });
+    const first = worker();
+    await first.exited;
+    await client.runs.cancel(thread_id, run_id);
+    expect((await client.runs.get(thread_id, run_id)).status).toBe("interrupted");
+    expect((await client.threads.get(thread_id)).status).toBe("idle");
+    await expire(first);
+    worker();
+    await client.runs.wait(thread_id, "steps", {
+      input: {},
+      config: { configurable: { ...config.configurable, step_ms: 1 } },
+    });
+    expect(lines.count("enter poison")).toBe(1);
+    const { rows } = await db.db.query("select attempt from runs where run_id = $1", [run_id]);
+    expect(rows).toEqual([{ attempt: 1 }]);
+  });
+}, 60_000);
 
 test("when a machine dies its runs don't come back as so many processes: those that died again wait their turn, and cost nothing", async () => {
   await withCrashSite(async ({ client, db, journal, worker }) => {

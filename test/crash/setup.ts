@@ -7,6 +7,7 @@ import { startProcess, type TestProcess } from "../helpers/processes.js";
 import { withEngine, type TestEngine } from "../helpers/engine.js";
 import { agent } from "./graphs/agent.js";
 import { asking } from "./graphs/asking.js";
+import { blocking } from "./graphs/blocking.js";
 import { busy } from "./graphs/busy.js";
 import { chat } from "./graphs/chat.js";
 import { floating } from "./graphs/floating.js";
@@ -52,6 +53,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
       poison,
       late,
       floating,
+      blocking,
       busy,
       asking,
       payer,

@@ -1,6 +1,7 @@
 // P3: a worker that lost its lease changes nothing any more.
 import { expect, test } from "vitest";
 import { until } from "../helpers/wait.js";
+import { note } from "./graphs/journal.js";
 import { type CrashSite, withCrashSite } from "./setup.js";
 
 /** What it is stopped for longer than. */
@@ -63,5 +64,36 @@ test("a worker stopped past its lease and woken again changes nothing: all is it
     );
     expect(rows[0]?.attempts).toEqual([2]);
     expect(successor.pid).not.toBe(zombie.pid);
+  });
+}, 120_000);
+
+test("a worker whose loop a graph blocks for too long is taken over, and its late result changes nothing; its log says why", async () => {
+  await withCrashSite(async (site) => {
+    const journal = site.journal();
+    const { thread_id } = await site.client.threads.create();
+    const env = { PERDURE_MOVE_AFTER_MS: "3600000", PERDURE_MAX_BLOCK_MS: "1000" };
+    const zombie = site.worker({ ...env, PERDURE_LEASE_MS: String(SHORT_LEASE_MS) });
+    const { run_id } = await site.client.runs.create(thread_id, "blocking", {
+      input: {},
+      config: { configurable: { journal: journal.path } },
+      streamMode: ["values", "updates"],
+    });
+    await until("the first attempt", () => journal.count("enter block") === 1);
+    site.worker(env);
+    const isOver = async () => (await site.client.runs.get(thread_id, run_id)).status === "success";
+    await until("the second attempt to end", isOver, { timeoutMs: 60_000 });
+    expect(journal.count("leave block")).toBe(1);
+    const before = await everything(site, thread_id);
+    note("enter let go", { journal: journal.path });
+    await zombie.waitFor(/the lease went to another attempt/);
+    await until("its node to end", () => journal.count("leave block") === 2);
+    expect(await everything(site, thread_id)).toEqual(before);
+    expect(zombie.output()).toMatch(/the event loop is blocked: leases are not renewed/);
+    // The successor executes it in a process of its own.
+    const { values } = await site.client.threads.getState<{ who: number }>(thread_id);
+    expect([zombie.pid, undefined]).not.toContain(values.who);
+    expect([journal.count("enter block"), journal.count("enter after")]).toEqual([2, 1]);
+    const { rows } = await site.db.db.query("select attempt, crashes from runs where run_id = $1", [run_id]);
+    expect(rows).toEqual([{ attempt: 2, crashes: 1 }]);
   });
 }, 120_000);

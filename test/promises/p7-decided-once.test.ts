@@ -24,10 +24,13 @@ test("20 answers at once: one wins, 19 get 409 naming the decision, the gated ac
     expect(won).toHaveLength(1);
     expect(responses.filter((response) => response.status === 409)).toHaveLength(19);
     const run = (await won[0]?.json()) as { run_id: string };
-    const refusal = await responses.find((response) => response.status === 409)?.text();
-    expect(refusal).toContain(run.run_id);
-    await client.runs.join(thread_id, run.run_id);
     const decided = answers[responses.findIndex((response) => response.status === 200)];
+    for (const refusal of responses.filter((response) => response.status === 409)) {
+      const words = await refusal.text();
+      expect(words).toContain(run.run_id);
+      expect(words).toMatch(new RegExp(`was decided \\(${decided}\\) by api at 20`));
+    }
+    await client.runs.join(thread_id, run.run_id);
     expect(acted).toHaveLength(decided === "yes" ? 1 : 0);
   });
 });

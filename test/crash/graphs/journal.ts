@@ -22,7 +22,7 @@ export function note(line: string, configurable: Settings["configurable"]): void
   appendFileSync(String(configurable?.["journal"]), `${line} ${process.pid}\n`);
 }
 
-function wasEntered(name: string, configurable: Settings["configurable"]): boolean {
+export function wasEntered(name: string, configurable: Settings["configurable"]): boolean {
   const path = String(configurable?.["journal"]);
   return existsSync(path) && readFileSync(path, "utf8").includes(`enter ${name} `);
 }
