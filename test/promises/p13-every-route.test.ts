@@ -245,6 +245,22 @@ test("ids of another tenant in bodies and queries name nothing, lists and counts
     expect((await client.threads.search()).map((thread) => thread.thread_id)).toEqual([own]);
     expect(JSON.parse((await send("POST", "/threads/count", {})).text)).toBe(1);
 
+    // Nor is anything of theirs cancelled or taken back, by its id or with all that there is.
+    for (const body of [
+      { run_ids: [run_id] },
+      { thread_id, run_ids: [run_id] },
+      { thread_id, status: "all" },
+      { status: "all" },
+    ]) {
+      for (const action of ["interrupt", "rollback"]) {
+        const { status, text } = await send("POST", `/runs/cancel?action=${action}`, body);
+        expect([status < 500, text.includes("secret")], `${action} ${JSON.stringify(body)}: ${text}`).toEqual([
+          true,
+          false,
+        ]);
+      }
+    }
+
     // An idempotency key is each tenant's own.
     const key = { "idempotency-key": "one key" };
     const carol = await sideOf(t, "carol");
