@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { forward } from "../../src/engine/stream/forward.js";
-import type { Gate, Outgoing, StreamEvent } from "../../src/engine/stream/modes.js";
+import type { Gate, Outgoing, StreamEvent } from "../../src/engine/stream/gates.js";
 
 const event = (name: string, gate: Gate): Outgoing => ({ kind: "event", event: { event: name, json: "1" }, gate });
 const now = (name: string) => event(name, { kind: "now" });

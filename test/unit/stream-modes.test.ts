@@ -15,7 +15,8 @@ import {
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { describe, expect, it } from "vitest";
 import type { RunnableGraph } from "../../src/engine/graphs.js";
-import { type Outgoing, outgoing } from "../../src/engine/stream/modes.js";
+import type { Outgoing } from "../../src/engine/stream/gates.js";
+import { outgoing } from "../../src/engine/stream/modes.js";
 import { isOfModes, planStream } from "../../src/engine/stream/plan.js";
 import { openSource } from "../../src/engine/stream/source.js";
 import { sleepUntil } from "../../src/engine/sleep.js";

@@ -33,6 +33,7 @@ import { OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
 import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
+import { tellProtocol } from "../stream/protocol-lines.js";
 import { type AppendStream, createStreamSink, type StreamSink } from "../stream/sink.js";
 import { openSource } from "../stream/source.js";
 import { type Attempt, startAttempt } from "./attempt.js";
@@ -233,9 +234,13 @@ async function streamGraph(
       },
       plan,
     );
-    const held = await forward(source.chunks, outgoing(source, plan), {
+    const protocol = plan.protocol ? tellProtocol(graph, () => Date.now() + options.clockOffsetMs()) : undefined;
+    const held = await forward(source.chunks, outgoing(source, plan, protocol?.lines), {
       push: (event) => sink.push(event),
       flushed: () => saver.flushed(),
+    }).catch((error: unknown) => {
+      protocol?.fail(error);
+      throw error;
     });
     const end = saver.atEnd(threadId);
     graph.checkpointer = end as unknown as BaseCheckpointSaver;
@@ -249,7 +254,8 @@ async function streamGraph(
     const values: unknown = withGivenOut(state.values, last);
     const finished = outcome.kind === "success";
     const posted = await options.post({ ...lease, ...run }, { finished, values, open });
-    return { outcome, chunks: { final: await sink.finish(held), ifSpent: [] }, values, posted };
+    const said = protocol === undefined ? held : [...held, ...(await protocol.last())];
+    return { outcome, chunks: { final: await sink.finish(said), ifSpent: [] }, values, posted };
   } finally {
     timeouts?.stop();
     drain.removeEventListener("abort", onDrain);

@@ -1,7 +1,7 @@
 // Nothing is shown before it is durable: passes a run's events on to its stream, each when its gate opens, in order
 // wherever the gates allow.
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Gate, Outgoing, StreamEvent } from "./modes.js";
+import type { Gate, Outgoing, StreamEvent } from "./gates.js";
 import { readAhead } from "./read-ahead.js";
 
 export type ForwardOptions = Readonly<{

@@ -1,46 +1,32 @@
 // Turns what a graph streams into events of the wire, each with its gate: what must be durable before a client may see it.
-import { renderText } from "../render.js";
-import { sleepOf } from "../sleep.js";
+import { type Gate, NOW, type Outgoing, outgoingEvent as event, SETTLE, STEP } from "./gates.js";
 import { createMessagesMode, isToken } from "./messages-mode.js";
 import type { StreamPlan } from "./plan.js";
-import { checkpointShape, fieldsOf, questionShape, taskShape } from "./shapes.js";
+import { checkpointShape, fieldsOf, openInterrupts, taskOf, taskShape } from "./shapes.js";
 import type { GraphEvent, Source, SourceItem } from "./source.js";
-
-/** An event of the wire; `json` is the text of its data. */
-export type StreamEvent = Readonly<{ event: string; json: string }>;
-
-/**
- * now: nothing depends on it, tokens and custom events.
- * step: what it shows was handed to the saver before it came; it must be flushed.
- * tasks: it comes from inside tasks whose results aren't handed over yet; all of them must be done (or the one that
- * answers `toolCallId`) and flushed. With none named: the end of the stream.
- * settle: a question or an error: shown by the transaction that makes it answerable.
- */
-export type Gate =
-  | Readonly<{ kind: "now" | "step" | "settle" }>
-  | Readonly<{ kind: "tasks"; tasks: readonly string[]; toolCallId?: string }>;
-
-/** An event to forward, or the news that a task's result has been handed to the saver. */
-export type Outgoing =
-  | Readonly<{ kind: "event"; event: StreamEvent; gate: Gate }>
-  | Readonly<{ kind: "task_done"; taskId: string; toolCallIds: readonly string[] }>;
-
-const NOW: Gate = { kind: "now" };
-const STEP: Gate = { kind: "step" };
-const SETTLE: Gate = { kind: "settle" };
 
 type Chunk = Extract<SourceItem, { kind: "chunk" }>;
 
 /**
  * What is to be sent for each chunk of the source, in order. Data is rendered when it is asked for, as it comes: nodes may change
- * their objects later.
+ * their objects later. `before` says what else comes, before it.
  */
-export function outgoing(source: Pick<Source, "itemOf">, plan: StreamPlan): (chunk: unknown) => Iterable<Outgoing> {
+export function outgoing(
+  source: Pick<Source, "itemOf">,
+  plan: StreamPlan,
+  before?: (chunk: Chunk) => Iterable<Outgoing>,
+): (chunk: unknown) => Iterable<Outgoing> {
   const convert = createConverter(plan);
   return (chunk) => {
     const item = source.itemOf(chunk);
-    return item === undefined ? [] : convert(item);
+    if (item === undefined) return [];
+    return item.kind === "chunk" && before !== undefined ? joined(before(item), convert(item)) : convert(item);
   };
+}
+
+function* joined(first: Iterable<Outgoing>, second: Iterable<Outgoing>): Iterable<Outgoing> {
+  yield* first;
+  yield* second;
 }
 
 function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgoing> {
@@ -153,10 +139,6 @@ function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgo
   return (item) => (item.kind === "chunk" ? onChunk(item) : onEvent(item.event));
 }
 
-function event(name: string, data: unknown, gate: Gate): Outgoing {
-  return { kind: "event", event: { event: name, json: renderText(data) }, gate };
-}
-
 /**
  * Values or updates; those that carry questions wait until they can be answered. A question that several tasks ask, since their calls
  * are one intent, is told once: clients gather them.
@@ -191,20 +173,6 @@ function* debugEvent(name: string, debug: Readonly<Record<string, unknown>>): It
   const open = debug.type === "task_result" ? openInterrupts(payload.interrupts) : [];
   if (open === "internal") return;
   yield event(name, { ...debug, payload: taskShape(payload) }, open.length > 0 ? SETTLE : STEP);
-}
-
-/** The questions among interrupts: those the engine asks itself (a sleep) are nobody's to answer. */
-function openInterrupts(interrupts: unknown): readonly unknown[] | "internal" {
-  const list: readonly unknown[] = Array.isArray(interrupts) ? interrupts : [];
-  const open = list.filter((interrupt) => sleepOf(fieldsOf(interrupt)?.value) === undefined);
-  return list.length > 0 && open.length === 0 ? "internal" : open.map(questionShape);
-}
-
-/** The task in whose namespace something ran: `outer:<id>|inner:<id>` names the innermost last. */
-function taskOf(metadata: unknown): readonly string[] {
-  const ns = fieldsOf(metadata)?.langgraph_checkpoint_ns;
-  if (typeof ns !== "string" || ns === "") return [];
-  return [ns.slice(ns.lastIndexOf(":") + 1)];
 }
 
 /** Ids of the tool calls whose answers are among a task's result. */

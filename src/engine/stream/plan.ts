@@ -1,5 +1,5 @@
 // What a client may ask a run to stream, and what to ask LangGraph for so that it can be answered.
-import type { StreamMode as LangGraphMode } from "@langchain/langgraph";
+import { STREAM_EVENTS_V3_MODES, type StreamMode as LangGraphMode } from "@langchain/langgraph";
 
 export const STREAM_MODES = [
   "values",
@@ -15,6 +15,11 @@ export const STREAM_MODES = [
 ] as const;
 export type StreamMode = (typeof STREAM_MODES)[number];
 
+/** Not a client's to ask for: what the thread protocol tells of a run, beside its values, updates and what its nodes write. */
+const PROTOCOL_MODE = "protocol";
+/** The modes of a run that was started over the thread protocol. */
+export const PROTOCOL_MODES: readonly string[] = ["values", "updates", "custom", PROTOCOL_MODE];
+
 /** Modes that show what tasks do before their results are handed over. */
 const FROM_INSIDE_TASKS: readonly StreamMode[] = ["messages-tuple", "events", "tools"];
 
@@ -22,7 +27,9 @@ export type StreamPlan = Readonly<{
   modes: ReadonlySet<StreamMode>;
   /** Whether subgraphs show, under `mode|namespace`. */
   subgraphs: boolean;
-  langgraph: Readonly<{ streamMode: LangGraphMode[]; subgraphs: boolean; events: boolean }>;
+  /** What the thread protocol needs is stored as well. */
+  protocol: boolean;
+  langgraph: Readonly<{ streamMode: LangGraphMode[]; subgraphs: boolean; events: boolean; version?: "v3" }>;
 }>;
 
 /** The plan for a request's `stream_mode` and `stream_subgraphs`. */
@@ -30,6 +37,15 @@ export function planStream(
   request: Readonly<{ stream_mode: readonly string[]; stream_subgraphs: boolean }>,
 ): StreamPlan {
   const modes = new Set(STREAM_MODES.filter((mode) => request.stream_mode.includes(mode)));
+  if (request.stream_mode.includes(PROTOCOL_MODE)) {
+    const streamMode = [...STREAM_EVENTS_V3_MODES] as LangGraphMode[];
+    return {
+      modes,
+      subgraphs: true,
+      protocol: true,
+      langgraph: { streamMode, subgraphs: true, events: false, version: "v3" },
+    };
+  }
   const wanted = new Set<LangGraphMode>();
   // A task's result tells when what came out of the task may be shown.
   if (FROM_INSIDE_TASKS.some((mode) => modes.has(mode))) wanted.add("tasks");
@@ -43,6 +59,7 @@ export function planStream(
   return {
     modes,
     subgraphs: request.stream_subgraphs,
+    protocol: false,
     langgraph: {
       streamMode: [...wanted],
       // Partial messages of models inside subgraphs show in mode "messages" without being asked for; what ends inside them in

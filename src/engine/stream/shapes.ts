@@ -1,5 +1,6 @@
 // The wire's shapes of checkpoints and tasks as LangGraph streams them: snake_case, checkpoints by reference, nothing internal.
 import { shownToClients } from "../hitl.js";
+import { sleepOf } from "../sleep.js";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -36,7 +37,7 @@ export function taskShape(task: unknown): Fields {
 }
 
 /** An interrupt as every client reads it. */
-export function questionShape(interrupt: unknown): unknown {
+function questionShape(interrupt: unknown): unknown {
   const fields = fieldsOf(interrupt);
   return fields === undefined ? interrupt : { ...fields, value: shownToClients(fields.value) };
 }
@@ -66,4 +67,18 @@ function publicConfig(config: unknown): unknown {
 
 export function fieldsOf(value: unknown): Fields | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
+}
+
+/** The questions among interrupts: those the engine asks itself (a sleep) are nobody's to answer. */
+export function openInterrupts(interrupts: unknown): readonly unknown[] | "internal" {
+  const list: readonly unknown[] = Array.isArray(interrupts) ? interrupts : [];
+  const open = list.filter((interrupt) => sleepOf(fieldsOf(interrupt)?.value) === undefined);
+  return list.length > 0 && open.length === 0 ? "internal" : open.map(questionShape);
+}
+
+/** The task in whose namespace something ran: `outer:<id>|inner:<id>` names the innermost last. */
+export function taskOf(metadata: unknown): readonly string[] {
+  const ns = fieldsOf(metadata)?.langgraph_checkpoint_ns;
+  if (typeof ns !== "string" || ns === "") return [];
+  return [ns.slice(ns.lastIndexOf(":") + 1)];
 }

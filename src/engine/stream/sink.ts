@@ -14,7 +14,7 @@ import {
   type StreamLine,
 } from "../../runs/stream-chunks.js";
 import { createDeltaEncoder } from "../../runs/stream-delta.js";
-import type { StreamEvent } from "./modes.js";
+import type { StreamEvent } from "./gates.js";
 
 const LINGER_MS = 25;
 /** Whoever joins such a stream sees its events this much later. */

@@ -43,10 +43,12 @@ export async function openSource(
   options: GraphOptions,
   plan: StreamPlan,
 ): Promise<Source> {
-  const { streamMode, subgraphs, events } = plan.langgraph;
+  const { streamMode, subgraphs, events, version } = plan.langgraph;
   if (!events) {
+    // What LangGraph's own `streamEvents` does with version 3, without keeping every event until the end.
+    const how = version === undefined ? {} : { version };
     // streamMode is a list, so each chunk names its mode.
-    const chunks = (await graph.stream(input, { ...options, streamMode, subgraphs })) as AsyncIterable<unknown>;
+    const chunks = (await graph.stream(input, { ...options, ...how, streamMode, subgraphs })) as AsyncIterable<unknown>;
     return { chunks, itemOf: (chunk) => asChunk(chunk, subgraphs) };
   }
   return {
