@@ -6,6 +6,7 @@ import { v7 as uuidv7 } from "uuid";
 import { createApp } from "./api/app.js";
 import { createAccounts, type SecretKeys } from "./engine/channel-accounts.js";
 import { createInboxNews } from "./engine/inbox-news.js";
+import { createThreadNews } from "./engine/thread-news.js";
 import { createPost } from "./engine/post.js";
 import { tellingOf } from "./engine/telling.js";
 import { createDeliverer } from "./engine/loops/deliverer.js";
@@ -227,6 +228,7 @@ export function composeEngine(
     followups: followupLimits(settings),
     inboxNews: createInboxNews(deps),
     storeOf: store.of,
+    threadNews: createThreadNews(deps),
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),

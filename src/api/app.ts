@@ -21,6 +21,7 @@ import { manyRunsRoutes } from "./routes/many-runs.js";
 import { metaRoutes } from "./routes/meta.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { runLogRoutes } from "./routes/run-log.js";
+import { protocolRoutes } from "./protocol/routes.js";
 import { runRoutes } from "./routes/runs.js";
 import { widgetRoutes } from "./widget/routes.js";
 import { widgetScriptRoutes } from "./widget/script.js";
@@ -64,6 +65,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", stateRoutes(engine));
   app.route("/", manyRunsRoutes(engine));
   app.route("/", runRoutes(engine));
+  app.route("/", protocolRoutes(engine));
   app.route("/", runLogRoutes(engine));
   app.route("/", approvalRoutes(engine));
   app.route("/", effectRoutes(engine));

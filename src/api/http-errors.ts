@@ -36,6 +36,10 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   internal: 500,
 };
 
+export function statusOf({ code }: EngineError): number {
+  return STATUS[code];
+}
+
 /** Answers an error. Anything that isn't an error with a code is a broken promise of ours: logged by name, never shown. */
 export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Response {
   if (error instanceof HTTPException) {

@@ -24,6 +24,8 @@ export type OpenBody = Readonly<{
   write(text: string): Promise<unknown>;
   /** Aborted when the client is gone. */
   gone: AbortSignal;
+  /** Breaks the connection off, as a crash would: to the client the answer is not over. */
+  cut(): void;
 }>;
 
 /** An answer that is written bit by bit, with the headers that were set. It ends with `write`, which must not reject. */
@@ -36,7 +38,7 @@ export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promis
       body.onAbort(leave);
       c.req.raw.signal.addEventListener("abort", leave, { once: true });
       if (c.req.raw.signal.aborted) leave();
-      await write({ write: (text) => body.write(text), gone: gone.signal });
+      await write({ write: (text) => body.write(text), gone: gone.signal, cut: () => body.abort() });
     });
   }
   outgoing.on("error", leave).on("close", () => {
@@ -44,7 +46,8 @@ export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promis
   });
   outgoing.writeHead(200, Object.fromEntries(c.body(null).headers));
   outgoing.flushHeaders();
-  void write({ write: (text) => room(outgoing, text), gone: gone.signal }).finally(() => outgoing.end());
+  const cut = (): void => void outgoing.destroy();
+  void write({ write: (text) => room(outgoing, text), gone: gone.signal, cut }).finally(() => outgoing.end());
   return RESPONSE_ALREADY_SENT;
 }
 

@@ -47,6 +47,13 @@ function inSnakeCase(item: Readonly<Record<string, unknown>>): Record<string, un
   };
 }
 
+/** What came in another way than as a body. */
+export function readAs<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) throw invalid(parsed.error.issues);
+  return parsed.data;
+}
+
 /** A path parameter that must be a UUID, in lower case: `pathId<ThreadId>(c, "thread_id")`. */
 export function pathId<Id extends string>(c: Context<ApiEnv>, name: string): Id {
   const value = c.req.param(name);

@@ -7,6 +7,7 @@ import type { RunPolicy } from "../core/policy.js";
 import type { Priority } from "../core/run.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
 import type { CheckpointRef, RunCommand, RunRequest } from "../engine/commands/request.js";
+import { PROTOCOL_MODES } from "../engine/stream/plan.js";
 import type { RunCreate } from "./schemas/runs.js";
 
 type Asked = Readonly<{
@@ -20,6 +21,8 @@ type Asked = Readonly<{
   caller: Caller;
   /** The caller waits for the end and looks at nothing before. */
   waits: boolean;
+  /** It is watched over the thread protocol. */
+  protocol?: boolean;
 }>;
 
 /** Headers that identify the caller; what a graph may see of the others is the application's own. */
@@ -70,8 +73,8 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
     checkpoint: checkpointOf(body, asked.threadId),
     interrupt_before: body.interrupt_before ?? null,
     interrupt_after: body.interrupt_after ?? null,
-    stream_mode: body.stream_mode ?? ["values"],
-    stream_subgraphs: body.stream_subgraphs ?? false,
+    stream_mode: asked.protocol === true ? PROTOCOL_MODES : (body.stream_mode ?? ["values"]),
+    stream_subgraphs: asked.protocol === true || (body.stream_subgraphs ?? false),
     watched: !asked.waits,
   };
 }

@@ -5,9 +5,14 @@ import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import type { Hono } from "hono";
+import { WebSocketServer } from "ws";
 import { EngineError } from "../core/errors.js";
 
+type WebSocketServerLike = NonNullable<Parameters<typeof createAdaptorServer>[0]["websocket"]>["server"];
+
 const GRACE_MS = 5_000;
+/** As much as a request's body may hold. */
+const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 export type ApiServer = Readonly<{
   /** Where it listens: `http://127.0.0.1:2024`. */
@@ -27,7 +32,10 @@ export async function serveApi(
 ): Promise<ApiServer> {
   const host = address.host ?? "127.0.0.1";
   // Graphs run in this process too: they keep Node's own Request and Response.
-  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false }) as Server;
+  const sockets = new WebSocketServer({ noServer: true, maxPayload: MAX_MESSAGE_BYTES });
+  // Its own type for it leaves out that properties may be absent, which is what ours says.
+  const websocket = { server: sockets as unknown as WebSocketServerLike };
+  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false, websocket }) as Server;
   // Longer than load balancers keep an idle connection (60 s), so that they never send on one just closed.
   server.keepAliveTimeout = 65_000;
   await listen(server, host, address.port);
@@ -35,7 +43,11 @@ export async function serveApi(
   return {
     url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
     port,
-    close: (options) => closeServer(server, options?.graceMs ?? GRACE_MS),
+    close(options) {
+      // They are never over by themselves; their clients take up again elsewhere.
+      for (const socket of sockets.clients) socket.terminate();
+      return closeServer(server, options?.graceMs ?? GRACE_MS);
+    },
   };
 }
 

@@ -4,6 +4,7 @@ import type { Engine } from "../engine/engine.js";
 import { followLog, logLine, type LogPosition } from "../engine/run-log.js";
 import { readStream } from "../engine/stream/reader.js";
 import { isOfModes } from "../engine/stream/plan.js";
+import { isOfProtocol } from "../engine/stream/protocol-names.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
@@ -28,7 +29,9 @@ export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: Ss
   return sseOf(c, engine, run, onDisconnect, async function* (signal) {
     const items = readStream(engine.deps, { tenantId, runId, afterId, signal, heartbeatMs: HEARTBEAT_MS });
     for await (const item of items) {
-      if (item.kind === "heartbeat" || modes === undefined || isOfModes(item.line.event, modes)) yield item;
+      if (item.kind === "heartbeat") yield item;
+      else if (isOfProtocol(item.line.event)) continue;
+      else if (modes === undefined || isOfModes(item.line.event, modes)) yield item;
     }
   });
 }

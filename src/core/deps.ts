@@ -39,8 +39,11 @@ export type Notifier = Readonly<{
   /** Calls back for each notification of the topic, and once (without id) whenever some may have been missed. */
   listen(topic: Topic, onNotify: (id: string | undefined) => void): () => void;
 }>;
-/** `ended`: the run with this id is over; `stream`: it has new events, or is over; `inbox`: the conversation has (the database says so). */
-export type Topic = "inbox" | "runs" | "stream" | "ended" | "cancel" | "timers" | "move" | "deliveries";
+/**
+ * `ended`: the run with this id is over; `stream`: it has new events, or is over; `threads`: the thread has a new run, and somebody
+ * waits for it; `inbox`: the conversation has news (the database says so).
+ */
+export type Topic = "inbox" | "runs" | "threads" | "stream" | "ended" | "cancel" | "timers" | "move" | "deliveries";
 
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
 export type Log = Readonly<{

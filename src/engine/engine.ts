@@ -16,6 +16,7 @@ import type { Handover } from "./handover.js";
 import type { OutreachLimits } from "../core/outreach-limits.js";
 import type { Reads } from "./reads.js";
 import type { TenantStore } from "./tenant-store.js";
+import type { ThreadNews } from "./thread-news.js";
 
 export type Engine = Readonly<{
   deps: Deps;
@@ -42,6 +43,8 @@ export type Engine = Readonly<{
   inboxNews: InboxNews;
   /** What graphs keep beside threads (`runtime.store`), and requests read and write. */
   storeOf(tenantId: TenantId): TenantStore;
+  /** Wakes who follows a thread. */
+  threadNews: ThreadNews;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

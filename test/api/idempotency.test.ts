@@ -235,6 +235,7 @@ const NOT_CREATING = [
   "/threads/:thread_id/history",
   "/threads/:thread_id/runs/:run_id/cancel",
   "/threads/:thread_id/state/checkpoint",
+  "/threads/:thread_id/stream/events",
   "/v1/channels/:channel_account_id/webhook",
   "/v1/contacts",
   "/v1/deliveries/:delivery_id/resolve",
@@ -250,7 +251,7 @@ const NOT_CREATING = [
   "/v1/widget/conversations/:conversation_id/received",
   "/v1/widget/sessions",
 ];
-/** Each has a test here, in test/engine/failure-policy.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
+/** Each has a test here, in test/engine/failure-policy.test.ts, test/api/protocol.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
 const CREATING = [
   "/assistants",
   "/runs",
@@ -258,6 +259,7 @@ const CREATING = [
   "/runs/stream",
   "/runs/wait",
   "/threads",
+  "/threads/:thread_id/commands",
   "/threads/:thread_id/copy",
   "/threads/:thread_id/runs",
   "/threads/:thread_id/runs/stream",

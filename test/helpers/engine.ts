@@ -30,6 +30,8 @@ export type TestEngine = Readonly<{
   app: App;
   /** The stock client, speaking to `app` without a port. */
   client: Client;
+  /** An API over the same database that shares nothing with `app`, as another process has. */
+  anotherApp(): App;
   /** Starts another worker of this process, with its own owner and heartbeat; or as that of the same process as the API. */
   startWorker(options?: Readonly<{ concurrency?: number; withApi?: boolean }>): Running;
   /** One round of each background loop. */
@@ -117,6 +119,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
       db,
       app,
       client,
+      anotherApp: () => createApp(composeEngine(parts, graphs, settings)),
       startWorker,
       sweep: () => sweepLostRuns(deps, settings),
       fireTimers: () => fireTimers(deps, tellingOf(engine)),

@@ -153,13 +153,20 @@ async function create(
   return { run, again, onDisconnect: body.on_disconnect === "cancel" ? canceller(engine, run) : undefined };
 }
 
-type Asked = Readonly<{ threadId: ThreadId | null; body: RunCreate; waits: boolean }>;
+type Asked = Readonly<{
+  threadId: ThreadId | null;
+  body: RunCreate;
+  waits: boolean;
+  /** It is watched over the thread protocol. */
+  protocol?: boolean;
+}>;
 
-async function makeRun(engine: Engine, c: C, { threadId, body, waits }: Asked): Promise<MadeRun> {
+/** Accepts a run; `again`: an earlier request with the same key had made it. Refuses as `createRun` does, and what isn't there. */
+export async function makeRun(engine: Engine, c: C, given: Asked): Promise<MadeRun> {
   const once = onceOf(engine, c);
   const before = once === null ? undefined : await runMadeBefore(engine.deps, once);
   if (before !== undefined) return { run: before, again: true };
-  const make = (fresh: boolean) => makeWith(engine, c, { threadId, body, waits, once, fresh });
+  const make = (fresh: boolean) => makeWith(engine, c, { ...given, once, fresh });
   // Read from memory it may be a second old: a run that would begin with what doesn't count any more isn't accepted.
   return make(false).catch((error: unknown) => {
     if (!isEngineError(error, "assistant_changed")) throw error;
@@ -181,7 +188,7 @@ async function makeWith(
 export async function inputOf(
   engine: Engine,
   c: C,
-  { threadId, body, waits, fresh }: Asked & Readonly<{ fresh: boolean }>,
+  { threadId, body, waits, protocol = false, fresh }: Asked & Readonly<{ fresh: boolean }>,
 ): Promise<CreateRunInput> {
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id, fresh });
@@ -190,7 +197,7 @@ export async function inputOf(
   const caller = engine.callerOf(headers);
   const policy = engine.policyOf(assistant.graphId);
   const priority = await wantedPriority(engine, tenantId, body);
-  const asked = runInput(body, { tenantId, threadId, assistant, policy, priority, headers, caller, waits });
+  const asked = runInput(body, { tenantId, threadId, assistant, policy, priority, headers, caller, waits, protocol });
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, asked);
   const answers = (asked.request.command?.resume ?? null) !== null;

@@ -1,0 +1,77 @@
+// The thread protocol over HTTP: commands, and a stream of what a thread's runs do, open for as long as somebody reads. A WebSocket
+// on the same path takes both.
+import { type Context, Hono } from "hono";
+import { EngineError } from "../../core/errors.js";
+import type { ThreadId } from "../../core/ids.js";
+import type { Engine } from "../../engine/engine.js";
+import type { ProtocolEvent } from "../../engine/protocol/events.js";
+import { matches, type Subscription, threadEvents } from "../../engine/protocol/subscription.js";
+import type { ApiEnv } from "../env.js";
+import { asEngineError } from "../http-errors.js";
+import { type OpenBody, streamBody } from "../node-http.js";
+import { json } from "../reply.js";
+import { pathId, readBody } from "../request.js";
+import { runCommand } from "./commands.js";
+import { commandBody, eventsBody } from "./schemas.js";
+import { openSocket } from "./socket.js";
+
+const HEARTBEAT_MS = 5_000;
+/** Who doesn't take what was sent for as long is cut off, and may come back for all of it. */
+const STUCK_MS = 30_000;
+
+export function protocolRoutes(engine: Engine): Hono<ApiEnv> {
+  const routes = new Hono<ApiEnv>();
+
+  routes.post("/threads/:thread_id/commands", async (c) => {
+    const command = await readBody(c, commandBody);
+    return json(c, await runCommand(engine, c, command));
+  });
+
+  routes.post("/threads/:thread_id/stream/events", async (c) => {
+    const wanted = await readBody(c, eventsBody);
+    return events(c, engine, pathId<ThreadId>(c, "thread_id"), wanted);
+  });
+
+  routes.get("/threads/:thread_id/stream/events", openSocket(engine), () => {
+    throw new EngineError("bad_request", "This is where WebSockets are opened; without one, POST what to subscribe to");
+  });
+
+  return routes;
+}
+
+function events(c: Context<ApiEnv>, engine: Engine, threadId: ThreadId, wanted: Subscription): Response {
+  c.header("Content-Type", "text/event-stream");
+  c.header("Cache-Control", "no-cache");
+  c.header("X-Accel-Buffering", "no");
+  const tenantId = c.get("tenantId");
+  return streamBody(c, async (body) => {
+    try {
+      const following = { tenantId, threadId, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
+      for await (const told of threadEvents(engine, following)) {
+        if (told === "heartbeat") await writeInTime(body, ": heartbeat\n\n");
+        else for (const event of told.events) if (matches(wanted, event)) await writeInTime(body, frame(event));
+      }
+    } catch (error) {
+      const code = asEngineError(error)?.code ?? "internal";
+      engine.deps.log.warn(
+        { request_id: c.get("requestId"), thread_id: threadId, code },
+        "a thread's stream broke off",
+      );
+    }
+    // It is never over: its end would be taken for that of the thread.
+    body.cut();
+  });
+}
+
+function frame(event: ProtocolEvent): string {
+  return `event: ${event.method}\nid: ${event.seq}\ndata: ${event.text()}\n\n`;
+}
+
+async function writeInTime(body: OpenBody, text: string): Promise<void> {
+  const timer = setTimeout(() => body.cut(), STUCK_MS);
+  try {
+    await body.write(text);
+  } finally {
+    clearTimeout(timer);
+  }
+}
