@@ -251,6 +251,49 @@ table conversations
   CREATE INDEX conversations_thread ON perdure.conversations USING btree (tenant_id, thread_id)
   CREATE TRIGGER conversation_reachable AFTER UPDATE OF unreachable_at ON perdure.conversations FOR EACH ROW WHEN (((old.unreachable_at IS NOT NULL) AND (new.unreachable_at IS NULL))) EXECUTE FUNCTION conversation_reachable()
 
+table cron_firings
+  tenant_id text collate "C" not null
+  cron_id uuid not null
+  occurrence_at timestamp with time zone not null
+  status text not null
+  reason text
+  times integer not null default 1
+  run_id uuid
+  thread_id uuid
+  is_open boolean not null
+  created_at timestamp with time zone not null default clock_timestamp()
+  constraint cron_firings_open CHECK (((status = 'fired'::text) OR (NOT is_open)))
+  constraint cron_firings_pkey PRIMARY KEY (tenant_id, cron_id, occurrence_at)
+  constraint cron_firings_run CHECK (((status = 'fired'::text) = (run_id IS NOT NULL)))
+  constraint cron_firings_status_check CHECK ((status = ANY (ARRAY['fired'::text, 'missed'::text, 'skipped'::text])))
+  CREATE INDEX cron_firings_old ON perdure.cron_firings USING btree (created_at) WHERE (NOT is_open)
+  CREATE INDEX cron_firings_open ON perdure.cron_firings USING btree (tenant_id) WHERE is_open
+
+table crons
+  tenant_id text collate "C" not null
+  cron_id uuid not null
+  assistant_id uuid not null
+  thread_id uuid
+  on_run_completed text not null
+  schedule text not null
+  time_zone text
+  end_time timestamp with time zone
+  enabled boolean not null
+  metadata jsonb not null default '{}'::jsonb
+  user_id text
+  payload bytea not null
+  run bytea not null
+  next_at timestamp with time zone
+  created_at timestamp with time zone not null default clock_timestamp()
+  updated_at timestamp with time zone not null default clock_timestamp()
+  constraint crons_next CHECK ((enabled OR (next_at IS NULL)))
+  constraint crons_on_run_completed_check CHECK ((on_run_completed = ANY (ARRAY['delete'::text, 'keep'::text])))
+  constraint crons_pkey PRIMARY KEY (tenant_id, cron_id)
+  constraint crons_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  constraint crons_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threads(tenant_id, thread_id) ON DELETE CASCADE
+  CREATE INDEX crons_newest ON perdure.crons USING btree (tenant_id, created_at DESC)
+  CREATE INDEX crons_thread ON perdure.crons USING btree (tenant_id, thread_id) WHERE (thread_id IS NOT NULL)
+
 table deliveries with (fillfactor=85)
   tenant_id text collate "C" not null
   delivery_id uuid not null

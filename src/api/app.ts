@@ -11,6 +11,7 @@ import { effectRoutes } from "./routes/effects.js";
 import { approvalRoutes } from "./routes/approvals.js";
 import { budgetRoutes } from "./routes/budgets.js";
 import { channelRoutes } from "./routes/channels.js";
+import { cronRoutes } from "./routes/crons.js";
 import { contactRoutes } from "./routes/contacts.js";
 import { followupRoutes } from "./routes/followups.js";
 import { scheduleRoutes } from "./routes/schedules.js";
@@ -64,6 +65,8 @@ export function createApp(engine: Engine): Hono {
   app.route("/", threadRoutes(engine));
   app.route("/", stateRoutes(engine));
   app.route("/", manyRunsRoutes(engine));
+  // Before runs, whose ids would take its paths.
+  app.route("/", cronRoutes(engine));
   app.route("/", runRoutes(engine));
   app.route("/", protocolRoutes(engine));
   app.route("/", runLogRoutes(engine));

@@ -14,6 +14,7 @@ export type ConversationId = Id<"conversation">;
 export type DeliveryId = Id<"delivery">;
 export type FollowupId = Id<"followup">;
 export type ScheduleId = Id<"schedule">;
+export type CronId = Id<"cron">;
 export type ContactId = Id<"contact">;
 export type SuppressionId = Id<"suppression">;
 

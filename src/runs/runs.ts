@@ -285,6 +285,23 @@ export async function countReady(
   return rows[0]?.n ?? 0;
 }
 
+/** Those of the runs that are over, or gone. */
+export async function endedRuns(
+  sql: Sql,
+  of: Readonly<{ tenantId: TenantId; runIds: readonly RunId[] }>,
+): Promise<RunId[]> {
+  const { rows } = await sql.query<{ runId: RunId }>(
+    `select asked.run_id as "runId"
+    from unnest($2::uuid[]) asked(run_id)
+    where not exists (
+      select 1
+      from runs r
+      where r.tenant_id = $1 and r.run_id = asked.run_id and r.status in ('pending', 'running'))`,
+    [of.tenantId, of.runIds],
+  );
+  return rows.map(({ runId }) => runId);
+}
+
 /** Inserts an edit that holds its thread from the start: running, leased to `owner`. */
 export async function insertEdit(
   sql: Sql,

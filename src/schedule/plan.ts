@@ -25,10 +25,13 @@ export function ruleOf({ cron, timeZone }: Pick<Times, "cron" | "timeZone">): Ru
   return cron === null ? null : { cron, timeZone };
 }
 
+/** What decides which of its times are fired. */
+export type Planned = Times &
+  Pick<ScheduleRow, "catchup" | "catchupWindowMs" | "overlap" | "maxOccurrences" | "occurrences">;
 export type Plan = Readonly<{ firings: readonly NewFiring[]; nextAt: Date | null; ended: boolean }>;
 
 /** For a schedule whose `nextAt` is over. */
-export function planOf(schedule: ScheduleRow, nextAt: Date, now: Date): Plan {
+export function planOf(schedule: Planned, nextAt: Date, now: Date): Plan {
   const { endsAt, maxOccurrences, occurrences } = schedule;
   const rule = ruleOf(schedule);
   const until = endsAt !== null && endsAt < now ? endsAt : now;
@@ -45,7 +48,7 @@ export function planOf(schedule: ScheduleRow, nextAt: Date, now: Date): Plan {
 
 /** One row for all that were missed in a row, at the newest of them. */
 function missedOf(
-  schedule: ScheduleRow,
+  schedule: Planned,
   first: Date,
   { newest, times }: Readonly<{ newest: readonly Date[]; times: number }>,
   fired: readonly Date[],
@@ -58,7 +61,7 @@ function missedOf(
 }
 
 /** Which of the times that are over are fired all the same. */
-function caughtUp({ catchup, catchupWindowMs }: ScheduleRow, newest: readonly Date[], now: Date): readonly Date[] {
+function caughtUp({ catchup, catchupWindowMs }: Planned, newest: readonly Date[], now: Date): readonly Date[] {
   const last = newest.at(-1);
   if (last === undefined) return [];
   const lateMs = now.getTime() - last.getTime();
@@ -72,6 +75,6 @@ function caughtUp({ catchup, catchupWindowMs }: ScheduleRow, newest: readonly Da
   }
 }
 
-function firingOf({ overlap }: ScheduleRow, occurrenceAt: Date): NewFiring {
+function firingOf({ overlap }: Planned, occurrenceAt: Date): NewFiring {
   return { occurrenceAt, cause: "due", status: "firing", reason: null, times: 1, overlap };
 }

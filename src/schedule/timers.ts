@@ -10,7 +10,7 @@ import type { TenantId, TimerId } from "../core/ids.js";
  * reminded, others may as well. `assistant.pin`: unfinished runs are brought to the version that their assistant is pinned to.
  * `followup`: it is due; `followup.tell`: its work is done, and is to be told. `schedule.fire`: a schedule is; `outreach`, `outreach.work`: what it
  * made for one recipient is.
- * `run.webhook`: a run is over, and somebody wants to be told.
+ * `cron`: a run is to be made again. `run.webhook`: a run is over, and somebody wants to be told.
  */
 export type TimerKind =
   | "run.release"
@@ -29,6 +29,7 @@ export type TimerKind =
   | "schedule.fire"
   | "outreach"
   | "outreach.work"
+  | "cron"
   | "run.webhook";
 
 export type TimerRow = Readonly<{

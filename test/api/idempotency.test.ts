@@ -229,6 +229,10 @@ const NOT_CREATING = [
   "/assistants/count",
   "/assistants/search",
   "/runs/cancel",
+  "/runs/crons/count",
+  "/runs/crons/search",
+  "/store/items/search",
+  "/store/namespaces",
   "/threads/count",
   "/threads/prune",
   "/threads/search",
@@ -251,17 +255,19 @@ const NOT_CREATING = [
   "/v1/widget/conversations/:conversation_id/received",
   "/v1/widget/sessions",
 ];
-/** Each has a test here, in test/engine/failure-policy.test.ts, test/api/protocol.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
+/** Each has a test here, in test/api/crons.test.ts, test/engine/failure-policy.test.ts, test/api/protocol.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
 const CREATING = [
   "/assistants",
   "/runs",
   "/runs/batch",
+  "/runs/crons",
   "/runs/stream",
   "/runs/wait",
   "/threads",
   "/threads/:thread_id/commands",
   "/threads/:thread_id/copy",
   "/threads/:thread_id/runs",
+  "/threads/:thread_id/runs/crons",
   "/threads/:thread_id/runs/stream",
   "/threads/:thread_id/runs/wait",
   "/threads/:thread_id/state",

@@ -72,6 +72,7 @@ async function everything(t: TestEngine, { send, client }: Side): Promise<Ids> {
     ...{ name: "secret", when: { cron: "0 9 * * MON" }, time_zone: "UTC", audience: { contacts: [contact_id] } },
     ...{ mode: "remind", about: "secret", instruction: "secret" },
   });
+  const { cron_id } = await make("POST", "/runs/crons", CRON);
   await make("POST", "/v1/suppressions", { conversation_id, scope: "marketing" });
   const [suppression] = JSON.parse((await send("GET", "/v1/suppressions")).text) as { suppression_id: string }[];
   await make("PUT", `/v1/budgets/thread/${thread_id}`, { cost: 7 });
@@ -89,6 +90,7 @@ async function everything(t: TestEngine, { send, client }: Side): Promise<Ids> {
     ...more,
     schedule_id,
     assistant_id,
+    cron_id,
     suppression_id: suppression?.suppression_id,
     delivery_id,
     scope: "thread",
@@ -122,11 +124,13 @@ const SCHEDULE = {
   ...{ mode: "remind", about: "x", instruction: "x" },
 };
 const RUN = { assistant_id: "graph", input: { log: [] } };
+const CRON = { ...RUN, schedule: "0 9 * * MON" };
 
 /** What a route wants in its body before it looks for whose it is. */
 function bodyFor(method: string, path: string, ids: Ids): unknown {
   if (method === "GET" || method === "DELETE") return undefined;
   if (/\/runs(\/(stream|wait))?$/.test(path)) return RUN;
+  if (path.endsWith("/runs/crons")) return CRON;
   if (path.endsWith("/state/checkpoint")) return { checkpoint: { checkpoint_id: ids.checkpoint_id } };
   if (path.endsWith("/commands")) return { id: 1, method: "state.get", params: {} };
   if (path.endsWith("/state")) return { values: { log: ["x"] } };

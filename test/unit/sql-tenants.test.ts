@@ -20,6 +20,7 @@ const FOR_ALL_TENANTS = [
   /^delete from timers where status <> 'due' and updated_at < /,
   // A webhook comes with the account's id alone, and proves itself with that account's secret.
   /^select \S+ from channel_accounts where channel_account_id = \$1$/,
+  /^delete from cron_firings where not is_open and created_at < /,
   /^delete from schedule_firings where status <> 'firing' and updated_at < /,
   // A browser asks before it says whose page it shows.
   /^select 1 from channel_accounts where kind = 'web' and settings -> 'allowed_origins' \? \$1 limit 1$/,

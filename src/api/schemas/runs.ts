@@ -107,6 +107,16 @@ const shared = {
   ttl: notServed,
 };
 
+/** What a cron may ask its runs. */
+export const CRON_RUN_FIELDS = {
+  ...{ assistant_id: shared.assistant_id, input: shared.input, config: shared.config, context: shared.context },
+  ...{ metadata: shared.metadata, webhook: shared.webhook, multitask_strategy: shared.multitask_strategy },
+  ...{ interrupt_before: shared.interrupt_before, interrupt_after: shared.interrupt_after },
+  ...{ stream_mode: shared.stream_mode, stream_subgraphs: shared.stream_subgraphs },
+  ...{ stream_resumable: shared.stream_resumable, durability: shared.durability },
+  checkpoint_during: shared.checkpoint_during,
+};
+
 /** A run on a thread. */
 export const runCreate = z.object({
   ...shared,

@@ -15,6 +15,7 @@ import { deleteThread } from "./delete-thread.js";
 import { fireFollowPin } from "./pin-assistant.js";
 import { fireDeadline, fireNotice } from "./question-timers.js";
 import { QUESTION_TIMERS, statusLeft } from "./questions.js";
+import { fireCron } from "./fire-cron.js";
 import { fireFollowup } from "./fire-followup.js";
 import { fireReminders } from "./fire-reminders.js";
 import { fireSchedule } from "./fire-schedule.js";
@@ -33,10 +34,11 @@ export const FIRED_KINDS = [
   "schedule.fire",
   "outreach",
   "outreach.work",
+  "cron",
   "run.webhook",
   ...QUESTION_TIMERS,
 ] as const;
-const NEEDS_TELLING = /^(followup|outreach|run\.webhook)/;
+const NEEDS_TELLING = /^(followup|outreach|cron|run\.webhook)/;
 const BATCH = 100;
 /** Each is one person's, and takes no time but the database's. */
 const PERSONAL: ReadonlySet<string> = new Set(["followup", "outreach"]);
@@ -160,6 +162,8 @@ async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Pr
     case "outreach":
     case "outreach.work":
       return telling === null ? false : fireFollowup(telling, timer);
+    case "cron":
+      return telling === null ? false : fireCron(telling, timer);
     case "followup.tell":
       return telling === null ? false : fireTell(telling, timer);
     case "run.webhook":

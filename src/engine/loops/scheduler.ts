@@ -4,6 +4,7 @@ import type { Deps } from "../../core/deps.js";
 import { deleteGoneCalls } from "../../budgets/model-calls.js";
 import { deleteOldInbound } from "../../delivery/inbound.js";
 import { deleteOldKeys } from "../../runs/idempotency-keys.js";
+import { deleteOldCronFirings } from "../../schedule/cron-firings.js";
 import { deleteOldFirings } from "../../schedule/firings.js";
 import { deleteOldTimers, nextDueInMs } from "../../schedule/timers.js";
 import { createFiring, FIRED_KINDS } from "../commands/fire-timers.js";
@@ -41,6 +42,7 @@ export function createScheduler(deps: Deps, options: Readonly<{ pollMs: number; 
       await deleteOldKeys(deps.db, KEEP_KEYS_MS);
       await deleteOldInbound(deps.db, KEEP_INBOUND_MS);
       await deleteOldFirings(deps.db, KEEP_FIRINGS_MS);
+      await deleteOldCronFirings(deps.db, KEEP_FIRINGS_MS);
       return 0;
     },
     nextDueInMs: () => nextDueInMs(deps.db, FIRED_KINDS),
