@@ -186,8 +186,10 @@ describe("search", () => {
     }));
 
   test.each([
-    [{ values: { a: 1 } }, "values: is not supported"],
-    [{ extract: { a: "values.a" } }, "extract: is not supported"],
+    [{ values: [1] }, "values: must be an object"],
+    [{ extract: { a: "secrets.a" } }, "extract.a: must be a path"],
+    [{ extract: { a: "values..a" } }, "extract.a: must be a path"],
+    [{ extract: Object.fromEntries(Array.from("abcdefghijk", (name) => [name, "values"])) }, "not have more than 10"],
     [{ status: "asleep" }, "status: "],
     [{ limit: 0 }, "limit: "],
     [{ limit: 1001 }, "limit: "],
@@ -253,6 +255,37 @@ describe("search", () => {
       expect((await client.threads.get(thread_id)).values).toEqual({ log: ["1", "2", "3"] });
       await expect(client.threads.getState(thread_id)).rejects.toThrow('HTTP 404: Graph "gone" not found');
       await client.threads.delete(thread_id);
+    }));
+});
+
+describe("what states hold", () => {
+  test("threads are found and counted by it, page by page, and only what is asked of it is sent", () =>
+    alone(async ({ client, app }) => {
+      const say = async (content: string) => {
+        const { thread_id } = await client.threads.create({ metadata: { said: content } });
+        await client.runs.wait(thread_id, "echo", { input: { messages: [{ role: "human", content }] } });
+        return thread_id;
+      };
+      const [first, second] = [
+        await say("hi"),
+        await say("hi"),
+        await say("bye"),
+        (await client.threads.create()).thread_id,
+      ];
+      const values = { messages: [{ type: "ai", content: "you said: hi" }] };
+      const select: ("thread_id" | "metadata")[] = ["thread_id"];
+      const found = await client.threads.search({ values, select, sortOrder: "asc" });
+      expect(found).toEqual([{ thread_id: first }, { thread_id: second }]);
+      expect(await client.threads.count({ values: values as never })).toBe(2);
+      expect(await client.threads.count({ values: {} as never })).toBe(4);
+      expect(await client.threads.search({ values: { messages: [{ content: "no" }] } })).toEqual([]);
+      const body = JSON.stringify({ values, limit: 1, sort_order: "asc", select });
+      const page = await app.request("/threads/search", { method: "POST", body });
+      expect(await page.json()).toEqual([{ thread_id: first }]);
+      expect([page.headers.get("x-pagination-total"), page.headers.get("x-pagination-next")]).toEqual(["2", "1"]);
+      const extract = { last: "values.messages[-1].content", none: "values.messages[7]", who: "metadata.said" };
+      const extracted = await client.threads.search({ ids: [second], select: ["thread_id"], extract });
+      expect(extracted).toEqual([{ thread_id: second, extracted: { last: "you said: hi", none: null, who: "hi" } }]);
     }));
 });
 

@@ -3,6 +3,7 @@ import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { EngineError, isBodyLost, isEngineError } from "../../core/errors.js";
 import type { TenantId, ThreadId } from "../../core/ids.js";
+import { valueAt } from "../../core/json-parts.js";
 import { findThread as findAnyThread, touchThread } from "../../engine/adopt/on-touch.js";
 import { copyThread } from "../../engine/commands/copy-thread.js";
 import { createThread } from "../../engine/commands/create-thread.js";
@@ -10,6 +11,8 @@ import { deleteThread } from "../../engine/commands/delete-thread.js";
 import { pruneThread } from "../../engine/commands/prune-thread.js";
 import { patchThread, threadNotFound } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
+import { renderJson } from "../../engine/render.js";
+import { countByValues, searchByValues } from "../../engine/search-values.js";
 import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "../../engine/thread-head.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { countThreads, searchThreads, type ThreadRow } from "../../runs/threads.js";
@@ -41,8 +44,11 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/threads/search", (c) => search(engine, c));
 
   routes.post("/threads/count", async (c) => {
-    const { status, metadata } = await readBody(c, threadCount);
-    return c.json(await countThreads(deps.db, { tenantId: c.get("tenantId"), status, metadata }));
+    const { status, metadata, values } = await readBody(c, threadCount);
+    const filter = { tenantId: c.get("tenantId"), status, metadata };
+    return c.json(
+      await (narrows(values) ? countByValues(engine, { ...filter, values }) : countThreads(deps.db, filter)),
+    );
   });
 
   routes.post("/threads/prune", async (c) => {
@@ -101,25 +107,44 @@ async function search(engine: Engine, c: Context<ApiEnv>): Promise<Response> {
   const tenantId = c.get("tenantId");
   const filter = { tenantId, ids: body.ids, status: body.status, metadata: body.metadata };
   const offset = body.offset ?? 0;
-  const [threads, total] = await Promise.all([
-    searchThreads(deps.db, {
-      ...filter,
-      sortBy: body.sort_by ?? "created_at",
-      sortOrder: body.sort_order ?? "desc",
-      limit: body.limit ?? 10,
-      offset,
-    }),
-    countThreads(deps.db, filter),
-  ]);
-  const wanted = body.select;
-  const readsHeads = wanted === undefined || wanted.includes("values") || wanted.includes("interrupts");
+  const page = {
+    ...filter,
+    sortBy: body.sort_by ?? "created_at",
+    sortOrder: body.sort_order ?? "desc",
+    limit: body.limit ?? 10,
+    offset,
+  };
+  const { values } = body;
+  const { threads, total } = narrows(values)
+    ? await searchByValues(engine, { ...page, values })
+    : { threads: await searchThreads(deps.db, page), total: await countThreads(deps.db, filter) };
+  const { select: wanted, extract } = body;
+  const readsHeads =
+    wanted === undefined ||
+    [...wanted, ...(extract ?? []).map(({ steps }) => steps[0])].some(
+      (field) => field === "values" || field === "interrupts",
+    );
   const heads = readsHeads ? await readThreadHeads(engine, tenantId, threads) : new Map<ThreadId, ThreadHead>();
   pageHeaders(c, { offset, returned: threads.length, total });
   return json(
     c,
-    threads.map((thread) => select(toWire(thread, heads.get(thread.threadId) ?? EMPTY_HEAD), wanted)),
+    threads.map((thread) => {
+      const whole = toWire(thread, heads.get(thread.threadId) ?? EMPTY_HEAD);
+      if (extract === undefined) return select(whole, wanted);
+      // As clients see it: messages flat, instants as text.
+      const shown = renderJson(whole);
+      const extracted = Object.fromEntries(extract.map(({ name, steps }) => [name, valueAt(shown, steps)]));
+      return { ...select(whole, wanted), extracted };
+    }),
   );
 }
+
+/** An empty filter holds for all threads, and needs no look into them. */
+function narrows(values: Fields | undefined): values is Fields {
+  return values !== undefined && Object.keys(values).length > 0;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
 
 /** Returns how many it did something about; threads that are busy, damaged or not there are left alone. */
 async function pruneMany(

@@ -1,7 +1,8 @@
 // Request bodies of the thread and state routes.
 import { z } from "zod";
 import type { ThreadId } from "../../core/ids.js";
-import { absent, checkpoint, jsonObject, limit, notServed, offset, sortOrder, text, uuid } from "./parts.js";
+import { parsePath } from "../../core/json-parts.js";
+import { absent, checkpoint, jsonObject, limit, notServed, object, offset, sortOrder, text, uuid } from "./parts.js";
 
 const threadId = uuid.transform((id) => id as ThreadId);
 const status = z.enum(["idle", "busy", "interrupted", "error"]);
@@ -36,11 +37,26 @@ const THREAD_FIELDS = [
   "interrupts",
 ] as const;
 
+const EXTRACTED: ReadonlySet<string> = new Set(THREAD_FIELDS);
+
 const filter = {
   metadata: absent(jsonObject),
   status: absent(status),
-  values: notServed,
+  values: absent(object),
 };
+
+/** Names for parts of a thread: `{"last": "values.messages[-1]"}`. */
+const extract = z.record(text.min(1).max(100), z.string().max(500)).transform((paths, context) => {
+  const entries = Object.entries(paths);
+  if (entries.length > 10) context.addIssue({ code: "custom", message: "must not have more than 10 paths" });
+  return entries.map(([name, path]) => {
+    const steps = parsePath(path);
+    if (steps !== undefined && EXTRACTED.has(String(steps[0]))) return { name, steps };
+    const message = `must be a path like values.messages[-1], into ${[...EXTRACTED].join(", ")}`;
+    context.addIssue({ code: "custom", path: [name], message });
+    return z.NEVER;
+  });
+});
 
 export const threadSearch = z.object({
   ...filter,
@@ -51,7 +67,7 @@ export const threadSearch = z.object({
   sort_order: absent(sortOrder),
   // "context" is a name the stock client's types have; a thread has none here.
   select: absent(z.array(z.enum([...THREAD_FIELDS, "context"]))),
-  extract: notServed,
+  extract: absent(extract),
 });
 
 export const threadCount = z.object(filter);
