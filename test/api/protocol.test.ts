@@ -206,6 +206,43 @@ describe.each(transports)("the stock client over %s", (transport) => {
   });
 });
 
+const long = createAgent({
+  model: new StreamingModel(() => ({ text: Array.from({ length: 100 }, (_, n) => `w${n}`).join(" ") }), 15),
+  tools: [],
+});
+
+it.each(transports)(
+  "a client whose server goes finds all of its run at the next one, once, over %s",
+  async (transport) => {
+    await withEngine({ graphs: { long } }, async ({ app, anotherApp }) => {
+      let server = await serveApi(app, { port: 0 });
+      const thread = new ThreadStream(transportTo(server.url, transport, randomUUID()), { assistantId: "long" });
+      try {
+        const raw = await thread.subscribe({ channels: ["messages"] });
+        let words = "";
+        const reading = (async () => {
+          for await (const { params } of raw) {
+            const { delta } = params.data as { delta?: { text?: string } };
+            words += delta?.text ?? "";
+          }
+        })();
+        await thread.run.start({ input: GO });
+        await expect.poll(() => words.length, { timeout: 20_000 }).toBeGreaterThan(20);
+        const { port } = server;
+        await server.close({ graceMs: 0 });
+        server = await serveApi(anotherApp(), { port });
+        const output = (await thread.output) as { messages: { text: string }[] };
+        await reading;
+        expect(words).toBe(Array.from({ length: 100 }, (_, n) => `w${n}`).join(" "));
+        expect(output.messages.at(-1)?.text).toBe(words);
+      } finally {
+        await thread.close();
+        await server.close({ graceMs: 0 });
+      }
+    });
+  },
+);
+
 it("tells every reader the same, in order, over any process, live and later, also when the stream has moved to the object store", async () => {
   await withServer(
     async ({ app, anotherApp, client, open, move }) => {
