@@ -541,8 +541,8 @@ describe("what can't be meant is refused by name, and leaves nothing behind", ()
         ["/runs", 422, /checkpoint_id/, post({ assistant_id: "agent", checkpoint_id: nobody })],
         ["/runs/batch", 422, /./, post([])],
         ["/runs/cancel", 422, /run_ids/, post({})],
-        ["/runs/crons", 501, /\/runs\/crons/, post({})],
-        [`/threads/${thread_id}/runs/crons`, 501, /runs\/crons/, post({})],
+        ["/runs/crons", 422, /schedule/, post({})],
+        [`/threads/${thread_id}/runs/crons`, 422, /schedule/, post({})],
       ];
       for (const [path, status, says, init] of answers) {
         const response = await app.request(path, init);
