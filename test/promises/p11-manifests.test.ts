@@ -159,6 +159,7 @@ test("the run record says what is known, before the move and after it", async ()
         tenant_id: "default",
         thread_id,
         assistant_id: expect.any(String),
+        assistant_version: 1,
         agent_version: expect.anything(),
       },
       ...{ model: "test-model", current_step: "finished", status: "success", attempt: 1 },
