@@ -101,16 +101,8 @@ test("what stock clients know and isn't served yet is 501 by name", () =>
   served(async ({ app }) => {
     const routes = [
       ["PATCH", `/threads/${id}/state`],
+      ["GET", `/threads/${id}/storage`],
       ["GET", `/threads/${id}/stream`],
-      ["POST", `/threads/${id}/commands`],
-      ["POST", `/threads/${id}/stream/events`],
-      ["POST", "/runs/crons"],
-      ["POST", "/runs/crons/search"],
-      ["DELETE", `/runs/crons/${id}`],
-      ["POST", `/threads/${id}/runs/crons`],
-      ["PUT", "/store/items"],
-      ["GET", "/store/items"],
-      ["POST", "/store/namespaces"],
       ["POST", "/ui/agent"],
       ["POST", "/mcp/"],
       ["POST", "/a2a/agent"],
