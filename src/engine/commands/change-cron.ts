@@ -19,7 +19,7 @@ import { cancelTimers, setTimer } from "../../schedule/timers.js";
 import { databaseNow } from "../database-now.js";
 import { refusingUnclear } from "../refusing-unclear.js";
 import { cronTimer, nextCronTime } from "./fire-cron.js";
-import { madeAndGone, madeBefore, type Once } from "./make-once.js";
+import { findMadeBefore, type Once } from "./make-once.js";
 import { threadNotFound } from "./patch-thread.js";
 
 /** Of a rule, between two times. */
@@ -55,12 +55,9 @@ export async function createCron(
   return { cron: made, again: false };
 }
 
-async function cronMadeBefore(deps: Deps, once: Once): Promise<CronRow | undefined> {
-  const cronId = (await madeBefore(deps.db, once)) as CronId | undefined;
-  if (cronId === undefined) return undefined;
-  const cron = await getCron(deps.db, { tenantId: once.tenantId, cronId });
-  if (cron === undefined) throw madeAndGone(once, `cron ${cronId}`);
-  return cron;
+function cronMadeBefore({ db }: Deps, once: Once): Promise<CronRow | undefined> {
+  const { tenantId } = once;
+  return findMadeBefore(db, once, "cron", (id) => getCron(db, { tenantId, cronId: id as CronId }));
 }
 
 export function noCron(id: string): EngineError {

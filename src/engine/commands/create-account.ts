@@ -9,7 +9,7 @@ import { RUN_WEBHOOK } from "../../delivery/channels/run-webhook.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
 import { adapterOf, type Accounts, noAccount } from "../channel-accounts.js";
 import { parsed } from "../parsed.js";
-import { madeAndGone, madeBefore, type Once } from "./make-once.js";
+import { findMadeBefore, type Once } from "./make-once.js";
 
 type Given = Readonly<{
   credentials: Readonly<Record<string, string>>;
@@ -106,10 +106,9 @@ function ownAccount(): EngineError {
   );
 }
 
-async function accountMadeBefore(deps: Deps, once: Once): Promise<AccountRow | undefined> {
-  const channelAccountId = (await madeBefore(deps.db, once)) as ChannelAccountId | undefined;
-  if (channelAccountId === undefined) return undefined;
-  const account = await getAccount(deps.db, { tenantId: once.tenantId, channelAccountId });
-  if (account === undefined) throw madeAndGone(once, `channel account ${channelAccountId}`);
-  return account;
+function accountMadeBefore({ db }: Deps, once: Once): Promise<AccountRow | undefined> {
+  const { tenantId } = once;
+  return findMadeBefore(db, once, "channel account", (id) =>
+    getAccount(db, { tenantId, channelAccountId: id as ChannelAccountId }),
+  );
 }

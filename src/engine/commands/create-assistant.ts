@@ -5,7 +5,7 @@ import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, TenantId } from "../../core/ids.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
-import { madeAndGone, madeBefore, type Once } from "./make-once.js";
+import { findMadeBefore, type Once } from "./make-once.js";
 
 /** `again`: an earlier request with the same key has made it. */
 export type MadeAssistant = Readonly<{ assistant: AssistantRow; again: boolean }>;
@@ -32,12 +32,9 @@ export async function createAssistant(deps: Deps, asked: Asked): Promise<MadeAss
   return made === undefined ? createAssistant(deps, asked) : { assistant: made, again: false };
 }
 
-async function assistantMadeBefore(deps: Deps, once: Once): Promise<AssistantRow | undefined> {
-  const assistantId = await madeBefore(deps.db, once);
-  if (assistantId === undefined) return undefined;
-  const found = await getAssistant(deps.db, { tenantId: once.tenantId, idOrGraphId: assistantId });
-  if (found === undefined) throw madeAndGone(once, `assistant ${assistantId}`);
-  return found;
+function assistantMadeBefore({ db }: Deps, once: Once): Promise<AssistantRow | undefined> {
+  const { tenantId } = once;
+  return findMadeBefore(db, once, "assistant", (id) => getAssistant(db, { tenantId, idOrGraphId: id }));
 }
 
 /**

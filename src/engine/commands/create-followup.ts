@@ -10,7 +10,7 @@ import { listRuns } from "../../runs/runs.js";
 import { getThread } from "../../runs/threads.js";
 import { getFollowup } from "../../schedule/followups.js";
 import type { Engine } from "../engine.js";
-import { type Once, madeAndGone, madeBefore } from "./make-once.js";
+import { findMadeBefore, type Once } from "./make-once.js";
 import { type FollowupAsked, type Origin, type Scheduled, scheduleFollowup } from "./schedule-followup.js";
 
 export type MadeFollowup = Pick<Scheduled, "followup" | "warnings"> & Readonly<{ again: boolean }>;
@@ -92,10 +92,7 @@ async function conversationOn(
   throw new EngineError("bad_request", message, { details: { conversation_id: at.conversationId } });
 }
 
-async function followupMadeBefore(deps: Deps, once: Once) {
-  const followupId = (await madeBefore(deps.db, once)) as FollowupId | undefined;
-  if (followupId === undefined) return undefined;
-  const followup = await getFollowup(deps.db, { tenantId: once.tenantId, followupId });
-  if (followup === undefined) throw madeAndGone(once, `follow-up ${followupId}`);
-  return followup;
+function followupMadeBefore({ db }: Deps, once: Once) {
+  const { tenantId } = once;
+  return findMadeBefore(db, once, "follow-up", (id) => getFollowup(db, { tenantId, followupId: id as FollowupId }));
 }

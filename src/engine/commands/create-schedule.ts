@@ -9,7 +9,7 @@ import { setTimer } from "../../schedule/timers.js";
 import { databaseNow } from "../database-now.js";
 import type { OutreachLimits } from "../../core/outreach-limits.js";
 import { scheduleTimer } from "./fire-schedule.js";
-import { madeAndGone, madeBefore, type Once } from "./make-once.js";
+import { findMadeBefore, type Once } from "./make-once.js";
 import { type ScheduleAsked, settingsOf } from "./schedule-settings.js";
 
 export type MadeSchedule = Readonly<{ schedule: ScheduleRow; again: boolean }>;
@@ -45,10 +45,7 @@ export function nameTaken(name: string): EngineError {
   return new EngineError("conflict", `name: there is a schedule "${name}" already`);
 }
 
-async function scheduleMadeBefore(deps: Deps, once: Once): Promise<ScheduleRow | undefined> {
-  const scheduleId = (await madeBefore(deps.db, once)) as ScheduleId | undefined;
-  if (scheduleId === undefined) return undefined;
-  const schedule = await getSchedule(deps.db, { tenantId: once.tenantId, scheduleId });
-  if (schedule === undefined) throw madeAndGone(once, `schedule ${scheduleId}`);
-  return schedule;
+function scheduleMadeBefore({ db }: Deps, once: Once): Promise<ScheduleRow | undefined> {
+  const { tenantId } = once;
+  return findMadeBefore(db, once, "schedule", (id) => getSchedule(db, { tenantId, scheduleId: id as ScheduleId }));
 }

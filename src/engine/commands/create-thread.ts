@@ -5,7 +5,7 @@ import type { TenantId, ThreadId } from "../../core/ids.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
 import { getThread, insertThread, type ThreadRow } from "../../runs/threads.js";
 import { refuseReuse } from "../../runs/tombstones.js";
-import { madeAndGone, madeBefore, type Once } from "./make-once.js";
+import { findMadeBefore, type Once } from "./make-once.js";
 
 /** `again`: an earlier request with the same key has made it. */
 export type MadeThread = Readonly<{ thread: ThreadRow; again: boolean }>;
@@ -43,10 +43,9 @@ export async function createThread(
 }
 
 /** The thread an earlier request with this key has made. Throws `conflict` when that was another request, `expired` when it is gone. */
-export async function threadMadeBefore(deps: Deps, once: Once): Promise<ThreadRow | undefined> {
-  const threadId = (await madeBefore(deps.db, once)) as ThreadId | undefined;
-  if (threadId === undefined) return undefined;
-  const thread = await getThread(deps.db, { tenantId: once.tenantId, threadId });
-  if (thread === undefined || thread.ephemeral) throw madeAndGone(once, `thread ${threadId}`);
-  return thread;
+export function threadMadeBefore({ db }: Deps, once: Once): Promise<ThreadRow | undefined> {
+  return findMadeBefore(db, once, "thread", async (id) => {
+    const thread = await getThread(db, { tenantId: once.tenantId, threadId: id as ThreadId });
+    return thread?.ephemeral ? undefined : thread;
+  });
 }

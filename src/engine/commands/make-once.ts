@@ -40,11 +40,25 @@ async function createRunOnceMore(deps: Deps, input: CreateRunInput, once: Once):
 
 /** The run an earlier request with this key has made. Throws `conflict` and `expired` as `createRunOnce` does. */
 export async function runMadeBefore(deps: Deps, once: Once): Promise<RunRow | undefined> {
-  const runId = await madeBefore(deps.db, once);
-  if (runId === undefined) return undefined;
-  const run = await getRun(deps.db, { tenantId: once.tenantId, runId: runId as RunId });
-  if (run === undefined) throw madeAndGone(once, `run ${runId}`);
-  return run;
+  const { tenantId } = once;
+  return findMadeBefore(deps.db, once, "run", (runId) => getRun(deps.db, { tenantId, runId: runId as RunId }));
+}
+
+/**
+ * What an earlier request with this key has made, as `find` finds it by its id; `kind` is what messages call it. Throws `conflict` when that
+ * was another request, `expired` when what it made is gone.
+ */
+export async function findMadeBefore<T>(
+  sql: Sql,
+  once: Once,
+  kind: string,
+  find: (id: string) => Promise<T | undefined>,
+): Promise<T | undefined> {
+  const madeId = await madeBefore(sql, once);
+  if (madeId === undefined) return undefined;
+  const found = await find(madeId);
+  if (found === undefined) throw madeAndGone(once, `${kind} ${madeId}`);
+  return found;
 }
 
 /** The id of what an earlier request with this key has made. Throws `conflict` when that was another request. */
