@@ -4,6 +4,7 @@ import type { Context } from "hono";
 import { z } from "zod";
 import { EngineError } from "../core/errors.js";
 import { isUuid } from "../core/ids.js";
+import { isObject } from "../core/json-parts.js";
 import { pathText, readJson } from "./body.js";
 import type { ApiEnv } from "./env.js";
 
@@ -121,7 +122,7 @@ function invalid(issues: readonly z.core.$ZodIssue[]): EngineError {
 /** Paths of fields that the schema's objects don't have. */
 function unknownFields(schema: z.ZodType, value: unknown, prefix = ""): string[] {
   const inner = unwrap(schema);
-  if (!(inner instanceof z.ZodObject) || !isRecord(value)) return [];
+  if (!(inner instanceof z.ZodObject) || !isObject(value)) return [];
   const shape = inner.shape as Record<string, z.ZodType>;
   return Object.entries(value).flatMap(([key, item]) => {
     const field = Object.hasOwn(shape, key) ? shape[key] : undefined;
@@ -141,8 +142,4 @@ function unwrap(schema: z.ZodType): z.ZodType {
       return inner;
     }
   }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

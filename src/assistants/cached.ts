@@ -9,7 +9,12 @@ const FRESH_MS = 1_000;
 const MAX = 10_000;
 
 export type GetAssistant = (
-  key: Readonly<{ tenantId: TenantId; idOrGraphId: string /** Not from memory. */; fresh?: boolean }>,
+  key: Readonly<{
+    tenantId: TenantId;
+    idOrGraphId: string;
+    /** Not from memory. */
+    fresh?: boolean;
+  }>,
 ) => Promise<AssistantRow | undefined>;
 
 /** Like `getAssistant`, from memory when it was read within the last second. What isn't there is looked for each time. */

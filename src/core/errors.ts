@@ -48,6 +48,13 @@ export function isEngineError(error: unknown, code?: ErrorCode): error is Engine
   return found && (code === undefined || error.code === code);
 }
 
+/** Waits for what may find that its thing was deleted meanwhile, which is no failure then. */
+export async function unlessGone(work: Promise<unknown>): Promise<void> {
+  await work.catch((error: unknown) => {
+    if (!isEngineError(error, "not_found")) throw error;
+  });
+}
+
 function isOfAnotherCopy(error: unknown): error is EngineError {
   if (!(error instanceof Error) || error.name !== "EngineError") return false;
   const { code, details } = error as Partial<EngineError>;

@@ -31,6 +31,7 @@ export function contains(whole: unknown, part: unknown): boolean {
   );
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+/** A JSON object: neither a list nor null. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

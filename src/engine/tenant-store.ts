@@ -11,6 +11,7 @@ import {
 import type { Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId } from "../core/ids.js";
+import { isObject } from "../core/json-parts.js";
 
 /** The store's index takes no longer names: 2,704 bytes for a path and a key. */
 const MOST_NAME_BYTES = 2_400;
@@ -169,10 +170,6 @@ function operatorsProblem(operators: Readonly<Record<string, unknown>>): string 
 
 function isPlain(value: unknown): boolean {
   return ["string", "number", "boolean"].includes(typeof value);
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 const NOT_A_NUMBER = new Set<unknown>(["22P02", "22003"]);

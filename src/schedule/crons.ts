@@ -137,6 +137,10 @@ export type CronFilter = Readonly<{
   metadata: Readonly<Record<string, unknown>> | null;
 }>;
 
+/** With the values of `filterValues`. */
+const MATCHES = `($2::uuid is null or assistant_id = $2) and ($3::uuid is null or thread_id = $3)
+  and ($4::boolean is null or enabled = $4) and ($5::jsonb is null or metadata @> $5)`;
+
 function filterValues(filter: CronFilter): unknown[] {
   const { tenantId, assistantId, threadId, enabled, metadata } = filter;
   return [tenantId, assistantId, threadId, enabled, metadata === null ? null : JSON.stringify(metadata)];
@@ -172,8 +176,7 @@ export async function searchCrons(
           when 'updated_at' then updated_at end as by_time,
         case $6 when 'cron_id' then cron_id when 'assistant_id' then assistant_id when 'thread_id' then thread_id end as by_id
       from crons
-      where tenant_id = $1 and ($2::uuid is null or assistant_id = $2) and ($3::uuid is null or thread_id = $3)
-        and ($4::boolean is null or enabled = $4) and ($5::jsonb is null or metadata @> $5)
+      where tenant_id = $1 and ${MATCHES}
     ) found
     order by
       case when $7 = 'asc' then by_time end, case when $7 = 'desc' then by_time end desc nulls last,
@@ -189,8 +192,7 @@ export async function countCrons(sql: Sql, filter: CronFilter): Promise<number> 
   const { rows } = await sql.query<{ n: number }>(
     `select count(*)::int as n
     from crons
-    where tenant_id = $1 and ($2::uuid is null or assistant_id = $2) and ($3::uuid is null or thread_id = $3)
-      and ($4::boolean is null or enabled = $4) and ($5::jsonb is null or metadata @> $5)`,
+    where tenant_id = $1 and ${MATCHES}`,
     filterValues(filter),
   );
   return rows[0]?.n ?? 0;

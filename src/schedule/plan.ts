@@ -28,7 +28,13 @@ export function ruleOf({ cron, timeZone }: Pick<Times, "cron" | "timeZone">): Ru
 /** What decides which of its times are fired. */
 export type Planned = Times &
   Pick<ScheduleRow, "catchup" | "catchupWindowMs" | "overlap" | "maxOccurrences" | "occurrences">;
-export type Plan = Readonly<{ firings: readonly NewFiring[]; nextAt: Date | null; ended: boolean }>;
+export type Plan = Readonly<{
+  firings: readonly NewFiring[];
+  /** Times that were missed and are not caught up with. */
+  missed: number;
+  nextAt: Date | null;
+  ended: boolean;
+}>;
 
 /** For a schedule whose `nextAt` is over. */
 export function planOf(schedule: Planned, nextAt: Date, now: Date): Plan {
@@ -43,7 +49,12 @@ export function planOf(schedule: Planned, nextAt: Date, now: Date): Plan {
   const overlap = fired.length > 1 ? "queue" : schedule.overlap;
   const firings = fired.map((occurrenceAt) => ({ ...firingOf(schedule, occurrenceAt), overlap }));
   const missed = missedOf(schedule, nextAt, over, fired);
-  return { firings: missed === null ? firings : [missed, ...firings], nextAt: next, ended: next === null };
+  return {
+    firings: missed === null ? firings : [missed, ...firings],
+    missed: missed?.times ?? 0,
+    nextAt: next,
+    ended: next === null,
+  };
 }
 
 /** One row for all that were missed in a row, at the newest of them. */

@@ -19,6 +19,7 @@ import { integer, pathId, readBody, readQuery } from "../request.js";
 import { runInput } from "../run-input.js";
 import { cronCount, cronCreate, cronPatch, cronSearch, threadCronCreate } from "../schemas/crons.js";
 import { CRON_RUN_FIELDS, type RunCreate } from "../schemas/runs.js";
+import { refuseWebhook } from "./runs.js";
 
 type C = Context<ApiEnv>;
 /** What its runs are asked, as parsed. */
@@ -164,8 +165,7 @@ type Asked = Readonly<{
 
 /** As it was asked for, and as its runs are made of it. Throws for what a run would be refused for. */
 async function encoded(engine: Engine, { tenantId, threadId, assistant, payload }: Asked) {
-  const refusal = payload.webhook === undefined ? undefined : engine.webhookRefusal(payload.webhook);
-  if (refusal !== undefined) throw new EngineError("bad_request", `webhook: ${refusal}`);
+  refuseWebhook(engine, payload);
   const policy = engine.policyOf(assistant.graphId);
   const context = { priority: null, headers: new Headers(), caller: UNKNOWN, waits: false };
   const input = runInput(payload, { tenantId, threadId, assistant, policy, ...context });

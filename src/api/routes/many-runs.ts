@@ -1,7 +1,6 @@
 // Runs by the dozen: made in one request, cancelled in one.
 import { Hono } from "hono";
 import { canonicalSha256 } from "../../core/canonical.js";
-import { isEngineError } from "../../core/errors.js";
 import { cancelRuns } from "../../engine/commands/cancel-runs.js";
 import { allMadeBefore, createRuns, type MadeRuns } from "../../engine/commands/create-runs.js";
 import type { Once } from "../../engine/commands/make-once.js";
@@ -12,7 +11,7 @@ import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { readBody, readItems, readQuery } from "../request.js";
 import { type RunCreate, runsCancel, runsCancelHow, statelessRunCreate } from "../schemas/runs.js";
-import { type C, inputOf, refuseUnmeetable } from "./runs.js";
+import { againIfChanged, type C, inputOf, refuseUnmeetable } from "./runs.js";
 
 const MOST_AT_ONCE = 500;
 
@@ -57,10 +56,7 @@ async function makeAll(engine: Engine, c: C, bodies: readonly RunCreate[]): Prom
     for (const body of bodies) inputs.push(await inputOf(engine, c, { threadId: null, body, waits: false, fresh }));
     return createRuns(engine.deps, inputs, once);
   };
-  return make(false).catch((error: unknown) => {
-    if (!isEngineError(error, "assistant_changed")) throw error;
-    return make(true);
-  });
+  return againIfChanged(make);
 }
 
 /** One request's key makes several things. */

@@ -167,7 +167,11 @@ export async function makeRun(engine: Engine, c: C, given: Asked): Promise<MadeR
   const before = once === null ? undefined : await runMadeBefore(engine.deps, once);
   if (before !== undefined) return { run: before, again: true };
   const make = (fresh: boolean) => makeWith(engine, c, { ...given, once, fresh });
-  // Read from memory it may be a second old: a run that would begin with what doesn't count any more isn't accepted.
+  return againIfChanged(make);
+}
+
+/** Read from memory an assistant may be a second old: what would begin with what doesn't count any more isn't accepted, and is made anew. */
+export function againIfChanged<T>(make: (fresh: boolean) => Promise<T>): Promise<T> {
   return make(false).catch((error: unknown) => {
     if (!isEngineError(error, "assistant_changed")) throw error;
     return make(true);
@@ -212,8 +216,7 @@ export function refuseUnmeetable(engine: Engine, body: RunCreate, how: "backgrou
       "on_disconnect: cancel needs a connection that stays; use /runs/stream or /runs/wait",
     );
   }
-  const refusal = body.webhook === undefined ? undefined : engine.webhookRefusal(body.webhook);
-  if (refusal !== undefined) throw new EngineError("bad_request", `webhook: ${refusal}`);
+  refuseWebhook(engine, body);
 }
 
 /** Null: the request says nothing. Throws `forbidden` when its tenant may not ask for as much. */
@@ -222,6 +225,12 @@ async function wantedPriority(engine: Engine, tenantId: TenantId, body: RunCreat
   if (priority === undefined) return null;
   await refuseUrgent(engine.deps.db, tenantId, priority);
   return PRIORITY[priority];
+}
+
+/** Throws `bad_request` for a completion webhook that may not go there. */
+export function refuseWebhook(engine: Engine, { webhook }: Pick<RunCreate, "webhook">): void {
+  const refusal = webhook === undefined ? undefined : engine.webhookRefusal(webhook);
+  if (refusal !== undefined) throw new EngineError("bad_request", `webhook: ${refusal}`);
 }
 
 /** Stock clients expect 422 here, though it is a conflict. */

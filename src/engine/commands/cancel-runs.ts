@@ -1,6 +1,6 @@
 // Cancels several runs, one after the other: each as if it had been asked for alone.
 import type { Deps } from "../../core/deps.js";
-import { EngineError, isEngineError } from "../../core/errors.js";
+import { EngineError, unlessGone } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
 import type { RunStatus } from "../../core/run.js";
 import { getRun, runsWithStatus } from "../../runs/runs.js";
@@ -53,9 +53,5 @@ async function namedRuns(deps: Deps, cancel: CancelMany, runIds: readonly RunId[
 async function end(deps: Deps, { tenantId, action, moveAfterMs }: CancelMany, run: Found): Promise<void> {
   const { threadId, runId } = run;
   const key = { tenantId, threadId, runId, moveAfterMs };
-  const ended = action === "rollback" ? rollBackRun(deps, key) : cancelRun(deps, { ...key, reason: REASON });
-  await ended.catch((error: unknown) => {
-    // Deleted meanwhile.
-    if (!isEngineError(error, "not_found")) throw error;
-  });
+  await unlessGone(action === "rollback" ? rollBackRun(deps, key) : cancelRun(deps, { ...key, reason: REASON }));
 }

@@ -2,7 +2,7 @@
 import { type AssistantRow } from "../../assistants/queries.js";
 import { deleteAssistantRow } from "../../assistants/versions.js";
 import type { Deps, Sql } from "../../core/deps.js";
-import { EngineError, isEngineError } from "../../core/errors.js";
+import { EngineError, unlessGone } from "../../core/errors.js";
 import type { AssistantId, TenantId } from "../../core/ids.js";
 import { lockPin } from "../../runs/pins.js";
 import { unfinishedRunsOf } from "../../runs/runs.js";
@@ -62,10 +62,7 @@ async function endRunsOf(deps: Deps, key: Key, moveAfterMs: number): Promise<voi
     if (runs.length === 0) return;
     for (const run of runs) {
       const cancel = { ...run, tenantId: key.tenantId, moveAfterMs, reason: "its assistant was deleted" };
-      await cancelRun(deps, cancel).catch((error: unknown) => {
-        // Deleted meanwhile.
-        if (!isEngineError(error, "not_found")) throw error;
-      });
+      await unlessGone(cancelRun(deps, cancel));
     }
   }
 }

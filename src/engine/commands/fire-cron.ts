@@ -84,8 +84,7 @@ export async function fireCron(engine: TellEngine, timer: TimerRow): Promise<boo
     }
     await moveCron(sql, cron, plan.nextAt);
     await setNext(deps, sql, cron, timer, plan.nextAt);
-    const missed = plan.firings.reduce((sum, { status, times }) => (status === "missed" ? sum + times : sum), 0);
-    return { made, missed };
+    return { made, missed: plan.missed };
   });
   if (done === null || done === "full") return done ?? false;
   if (done.made !== null) afterCreation(deps, done.made);

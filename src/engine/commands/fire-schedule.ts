@@ -64,8 +64,7 @@ async function begin(sql: Sql, schedule: ScheduleRow): Promise<Readonly<{ nextAt
   await insertFirings(sql, schedule, plan.firings);
   const fired = plan.firings.filter((firing) => firing.status === "firing");
   await moveSchedule(sql, schedule, { nextAt: plan.nextAt, occurrences: fired.length, ended: plan.ended });
-  const missed = plan.firings.filter((firing) => firing.status === "missed").reduce((sum, { times }) => sum + times, 0);
-  return { nextAt: plan.nextAt, missed };
+  return { nextAt: plan.nextAt, missed: plan.missed };
 }
 
 async function fireBatch(sql: Sql, schedule: ScheduleRow, firing: FiringRow, batch: number): Promise<void> {

@@ -6,7 +6,7 @@ import type { GetAssistant } from "../../assistants/cached.js";
 import { type AssistantRow, getAssistant } from "../../assistants/queries.js";
 import type { Outgoing } from "../../core/channel.js";
 import type { Deps, Sql } from "../../core/deps.js";
-import { isEngineError } from "../../core/errors.js";
+import { unlessGone } from "../../core/errors.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
 import { isInOrder } from "../../core/run.js";
 import { type Posted, postDeliveries } from "../../delivery/outbox.js";
@@ -110,9 +110,7 @@ async function stopWork(deps: Deps, followup: FollowupRow, timer: TimerRow): Pro
   ];
   for (const run of runs) {
     const cancel = { tenantId, ...run, reason: "its follow-up was cancelled", moveAfterMs: 0 };
-    await cancelRun(deps, cancel).catch((error: unknown) => {
-      if (!isEngineError(error, "not_found")) throw error;
-    });
+    await unlessGone(cancelRun(deps, cancel));
   }
   await finishTimer(deps.db, timer);
   return true;
