@@ -12,6 +12,7 @@ import { busy } from "./graphs/busy.js";
 import { chat } from "./graphs/chat.js";
 import { floating } from "./graphs/floating.js";
 import { late } from "./graphs/late.js";
+import { long } from "./graphs/long.js";
 import { payer } from "./graphs/payer.js";
 import { poison } from "./graphs/poison.js";
 import { short } from "./graphs/short.js";
@@ -52,6 +53,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
       sleeper,
       poison,
       late,
+      long,
       floating,
       blocking,
       busy,
