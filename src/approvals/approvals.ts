@@ -29,11 +29,16 @@ export type ApprovalRow = Readonly<{
   withdrawnReason: string | null;
 }>;
 
+/** What is listed as pending can still be answered; what is overdue waits for a scheduler to close it. */
+export const LISTED = ["pending", "overdue", "decided", "withdrawn"] as const;
+export type Listed = (typeof LISTED)[number];
+
+const OVERDUE = "a.status = 'pending' and a.deadline_at is not null and a.deadline_at <= clock_timestamp()";
 const COLUMNS = `
   a.tenant_id as "tenantId", a.approval_id as "approvalId", a.thread_id as "threadId", a.run_id as "runId",
   a.checkpoint_id as "checkpointId", a.interrupt_id as "interruptId", a.node, a.form, a.actions, a.policy,
   a.deadline_at as "deadlineAt",
-  a.status = 'pending' and a.deadline_at is not null and a.deadline_at <= clock_timestamp() as overdue, a.reminded_at as "remindedAt", a.escalated_at as "escalatedAt", a.status,
+  ${OVERDUE} as overdue, a.reminded_at as "remindedAt", a.escalated_at as "escalatedAt", a.status,
   a.asked_at as "askedAt", a.decided_at as "decidedAt", a.decided_by as "decidedBy", a.decided_run_id as "decidedRunId",
   a.decision, a.withdrawn_reason as "withdrawnReason"`;
 
@@ -79,7 +84,7 @@ export async function listApprovals(
   sql: Sql,
   filter: Readonly<{
     tenantId: TenantId;
-    status?: ApprovalRow["status"];
+    status?: Listed;
     threadId?: ThreadId;
     limit: number;
     offset: number;
@@ -88,7 +93,12 @@ export async function listApprovals(
   const { rows } = await sql.query<Stored>(
     `select ${COLUMNS}
     from approvals a
-    where a.tenant_id = $1 and ($2::text is null or a.status = $2) and ($3::uuid is null or a.thread_id = $3)
+    where a.tenant_id = $1 and ($3::uuid is null or a.thread_id = $3)
+      and case $2::text
+        when 'pending' then a.status = 'pending' and not (${OVERDUE})
+        when 'overdue' then ${OVERDUE}
+        else $2 is null or a.status = $2
+      end
     order by a.asked_at, a.approval_id
     limit $4 offset $5`,
     [filter.tenantId, filter.status ?? null, filter.threadId ?? null, filter.limit, filter.offset],
@@ -96,8 +106,14 @@ export async function listApprovals(
   return rows.map(fromStored);
 }
 
+/** All that are open, the overdue ones too. */
 export async function pendingApprovals(sql: Sql, key: ThreadKey): Promise<ApprovalRow[]> {
-  return listApprovals(sql, { ...key, status: "pending", limit: 10_000, offset: 0 });
+  const { rows } = await sql.query<Stored>(
+    `select ${COLUMNS} from approvals a where a.tenant_id = $1 and a.thread_id = $2 and a.status = 'pending'
+    order by a.asked_at, a.approval_id`,
+    [key.tenantId, key.threadId],
+  );
+  return rows.map(fromStored);
 }
 
 /** The runs of a thread whose questions are open. */

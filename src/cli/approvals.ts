@@ -1,5 +1,5 @@
 // `perdure approvals`: the questions that wait for a person, and their answers.
-import { type ApprovalRow, getApproval, listApprovals } from "../approvals/approvals.js";
+import { type ApprovalRow, getApproval, type Listed, listApprovals } from "../approvals/approvals.js";
 import { EngineError } from "../core/errors.js";
 import { type ApprovalId, DEFAULT_TENANT } from "../core/ids.js";
 import { decideApproval, type ShapeOf } from "../engine/commands/decide-approval.js";
@@ -16,7 +16,7 @@ type Print = Output & Readonly<{ json: boolean }>;
 
 export async function approvalsLs(
   engine: Engine,
-  filter: Readonly<{ status: ApprovalRow["status"] | null; limit: number }>,
+  filter: Readonly<{ status: Listed | null; limit: number }>,
   print: Print,
 ): Promise<void> {
   const approvals = await listApprovals(engine.deps.db, {
@@ -30,7 +30,7 @@ export async function approvalsLs(
   if (print.json) return print.line(json(asked.map(({ approval, question }) => ({ ...wire(approval), question }))));
   const rows = asked.map(({ approval, question }) => ({
     approval: approval.approvalId,
-    status: approval.status,
+    status: approval.overdue ? "overdue" : approval.status,
     node: approval.node,
     asked: approval.askedAt,
     thread: approval.threadId,

@@ -60,7 +60,7 @@ async function approvals({ app, threadId }: Asked, status = "pending"): Promise<
 }
 
 async function decide(t: Asked, value: unknown, headers: Record<string, string> = {}): Promise<Response> {
-  const [approval] = await approvals(t);
+  const [approval] = [...(await approvals(t)), ...(await approvals(t, "overdue"))];
   return t.app.request(`/v1/approvals/${approval?.approval_id}/decide`, post({ value }, headers));
 }
 
@@ -227,12 +227,16 @@ test("at its deadline a question is rejected once, whoever is up; a later answer
 
 test("after its deadline nobody's answer counts any more, also while no scheduler is up to close the question", async () => {
   await withQuestion({ deadline: "1h" }, async (t) => {
+    const [open] = await approvals(t);
     const past = "clock_timestamp() - interval '1 s'";
     await t.db.db.query(`update approvals set deadline_at = ${past}`);
-    const [open] = await approvals(t);
+    // Nobody is offered what can't be answered; who looks for it finds it.
+    expect(await approvals(t)).toEqual([]);
+    const [overdue] = await approvals(t, "overdue");
+    expect(overdue).toMatchObject({ approval_id: open?.approval_id, status: "pending", overdue: true });
     const late = await decide(t, true);
     expect(late.status).toBe(409);
-    expect(await late.json()).toMatchObject({ code: "not_pending", details: { deadline_at: open?.deadline_at } });
+    expect(await late.json()).toMatchObject({ code: "not_pending", details: { deadline_at: overdue?.deadline_at } });
     const command = { resume: { [open!.interrupt_id]: true } };
     const { status } = await t.app.request(`/threads/${t.threadId}/runs`, post({ assistant_id: "pay", command }));
     expect(status).toBe(409);

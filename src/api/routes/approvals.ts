@@ -1,7 +1,7 @@
 // Questions that wait for a person, over all threads; and the answer to one.
 import { Hono } from "hono";
 import { z } from "zod";
-import { type ApprovalRow, getApproval, listApprovals } from "../../approvals/approvals.js";
+import { type ApprovalRow, getApproval, LISTED, listApprovals } from "../../approvals/approvals.js";
 import { EngineError } from "../../core/errors.js";
 import type { ApprovalId, TenantId, ThreadId } from "../../core/ids.js";
 import { decideApproval } from "../../engine/commands/decide-approval.js";
@@ -17,7 +17,7 @@ import { runShape } from "../../engine/run-shape.js";
 import { absent, text, uuid } from "../schemas/parts.js";
 
 const approvalList = z.object({
-  status: one.pipe(z.enum(["pending", "decided", "withdrawn"]).optional()),
+  status: one.pipe(z.enum(LISTED).optional()),
   thread_id: one.pipe(uuid.optional()),
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
@@ -102,6 +102,7 @@ function toWire(approval: ApprovalRow, value: unknown) {
     form: approval.form,
     asked_at: approval.askedAt,
     deadline_at: approval.deadlineAt,
+    overdue: approval.overdue,
     on_deadline: approval.deadlineAt === null ? null : approval.policy.onDeadline,
     deciders: approval.policy.deciders,
     at_least: approval.policy.atLeast,

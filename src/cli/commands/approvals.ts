@@ -1,23 +1,21 @@
 // `perdure approvals`: its commands, and how what they take is read.
 import { userInfo } from "node:os";
 import type { Command } from "commander";
-import type { ApprovalRow } from "../../approvals/approvals.js";
+import { LISTED } from "../../approvals/approvals.js";
 import type { ApprovalId } from "../../core/ids.js";
 import type { Answer } from "../approvals.js";
 import { idArgument, jsonArgument } from "../arguments.js";
 import { answering, choice, type Flags, list, place, ROWS, text, whole } from "../command.js";
 import type { Open } from "../open.js";
 
-const STATUSES = ["pending", "decided", "withdrawn"] as const satisfies readonly ApprovalRow["status"][];
-
 export function addApprovals(program: Command, open: Open): void {
   const approvals = program.command("approvals").description("questions that wait for a person");
   answering(approvals, "ls", "list approvals, oldest first")
-    .option("--status <status>", `one of ${STATUSES.join(", ")}`, "pending")
+    .option("--status <status>", `one of ${LISTED.join(", ")}`, "pending")
     .option("--limit <number>", "how many", "50")
     .action(async (flags: Flags) => {
       const filter = {
-        status: choice(flags.status, "--status", STATUSES),
+        status: choice(flags.status, "--status", LISTED),
         limit: whole(flags.limit, "--limit", ROWS) ?? 50,
       };
       const { approvalsLs } = await import("../approvals.js");
