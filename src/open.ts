@@ -42,11 +42,21 @@ function settingsWith(project: Project | null): Settings {
 /** What an engine is told of the project. */
 export async function engineSettings(config: Config, project: Project, databaseUrl: string): Promise<EngineSettings> {
   const { settings, webhooks, env } = project;
-  const { retention, approvals, policyOf, maxRunningPerTenant } = settings;
+  const { retention, threadTtl, approvals, policyOf, maxRunningPerTenant } = settings;
   const headers = filledIn(webhooks.rules.headers, { env, prefix: webhooks.prefix, at: "webhooks.headers" });
   const webhookRules = { ...webhooks.rules, headers };
   const channels = await loadOwnChannels(project);
-  return { ...config, databaseUrl, retention, approvals, policyOf, maxRunningPerTenant, webhookRules, channels };
+  return {
+    ...config,
+    databaseUrl,
+    retention,
+    threadTtl,
+    approvals,
+    policyOf,
+    maxRunningPerTenant,
+    webhookRules,
+    channels,
+  };
 }
 
 /** Their modules run user code, as those of graphs do. */

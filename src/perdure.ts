@@ -14,6 +14,7 @@ import { type LogLevel, readConfig } from "./config.js";
 import { refuseVersion } from "./core/pin.js";
 import { policiesFrom, type RunPolicy } from "./core/policy.js";
 import type { Retention } from "./core/retention.js";
+import type { ThreadTtl } from "./core/thread-ttl.js";
 import { checkSchema } from "./db/migrate.js";
 import type { ChannelAdapter } from "./delivery/channel.js";
 import { approvalDefaults, type ProjectApprovals } from "./engine/approval-policy.js";
@@ -50,6 +51,8 @@ export type PerdureOptions = Readonly<{
   adoptGraph?: string;
   /** What is kept, and how long; everything for ever unless said otherwise. */
   retention?: Retention;
+  /** How long threads that clients make are kept after their last change, where they don't say so; for ever unless said otherwise. */
+  threadTtl?: ThreadTtl;
   /** What questions come with, unless they say so themselves. */
   approvals?: ProjectApprovals;
   /** Whether X-Perdure-Person and X-Perdure-Roles of a request say who asks: set them where you know, whatever the client sent. */

@@ -640,6 +640,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   followup_part text
   webhook text
   assistant_version integer
+  keeps_last boolean not null default false
   constraint runs_error_preview_check CHECK ((length(error_preview) <= 200))
   constraint runs_finished_when_done CHECK (((status = ANY (ARRAY['pending'::text, 'running'::text])) = (finished_at IS NULL)))
   constraint runs_followup_part_check CHECK ((followup_part = ANY (ARRAY['work'::text, 'tell'::text])))
@@ -665,6 +666,7 @@ table runs with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02)
   CREATE UNIQUE INDEX runs_one_running ON perdure.runs USING btree (tenant_id, thread_id) WHERE (status = 'running'::text)
   CREATE TRIGGER followup_run_ended AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN (((new.followup_id IS NOT NULL) AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION followup_run_ended()
   CREATE TRIGGER followup_run_gone AFTER DELETE ON perdure.runs FOR EACH ROW WHEN (((old.followup_id IS NOT NULL) AND (old.status = ANY (ARRAY['pending'::text, 'running'::text, 'interrupted'::text])))) EXECUTE FUNCTION followup_run_ended()
+  CREATE TRIGGER run_prune_due AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN ((new.keeps_last AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION run_prune_due()
   CREATE TRIGGER run_webhook_due AFTER UPDATE OF status ON perdure.runs FOR EACH ROW WHEN (((new.webhook IS NOT NULL) AND (new.status <> old.status) AND (new.status <> ALL (ARRAY['pending'::text, 'running'::text])))) EXECUTE FUNCTION run_webhook_due()
 
 table schedule_firings
@@ -794,11 +796,18 @@ table threads
   created_at timestamp with time zone not null default now()
   updated_at timestamp with time zone not null default now()
   state_updated_at timestamp with time zone
+  ttl_minutes double precision
+  ttl_strategy text
   constraint threads_pkey PRIMARY KEY (tenant_id, thread_id)
   constraint threads_status_check CHECK ((status = ANY (ARRAY['idle'::text, 'busy'::text, 'interrupted'::text, 'error'::text])))
   constraint threads_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+  constraint threads_ttl CHECK (((ttl_minutes IS NULL) = (ttl_strategy IS NULL)))
+  constraint threads_ttl_minutes_check CHECK ((ttl_minutes > (0)::double precision))
+  constraint threads_ttl_strategy_check CHECK ((ttl_strategy = ANY (ARRAY['delete'::text, 'keep_latest'::text])))
   CREATE INDEX threads_created ON perdure.threads USING btree (tenant_id, created_at DESC) WHERE (NOT ephemeral)
   CREATE INDEX threads_metadata ON perdure.threads USING gin (metadata jsonb_path_ops)
+  CREATE TRIGGER thread_ttl_due AFTER UPDATE ON perdure.threads FOR EACH ROW WHEN (((new.ttl_minutes IS NOT NULL) AND (NOT new.ephemeral) AND ((new.updated_at <> old.updated_at) OR (new.ttl_minutes IS DISTINCT FROM old.ttl_minutes) OR (new.ttl_strategy IS DISTINCT FROM old.ttl_strategy) OR old.ephemeral))) EXECUTE FUNCTION thread_ttl_due()
+  CREATE TRIGGER thread_ttl_due_new AFTER INSERT ON perdure.threads FOR EACH ROW WHEN (((new.ttl_minutes IS NOT NULL) AND (NOT new.ephemeral))) EXECUTE FUNCTION thread_ttl_due()
 
 table timers
   tenant_id text collate "C" not null
@@ -1605,6 +1614,17 @@ end
 $function$
 
 
+CREATE OR REPLACE FUNCTION perdure.run_prune_due()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform set_due_timer(new.tenant_id, 'run.prune', new.run_id);
+  return null;
+end
+$function$
+
+
 CREATE OR REPLACE FUNCTION perdure.run_webhook_due()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2153,6 +2173,21 @@ AS $function$
     from accepted
   )
   select a.timer_id from asked a join mine using (tenant_id, followup_id)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.thread_ttl_due()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into timers (tenant_id, timer_id, kind, ref_id, due_at)
+  values (new.tenant_id, gen_random_uuid(), 'thread.ttl', new.thread_id, new.updated_at + new.ttl_minutes * interval '1 minute')
+  on conflict (tenant_id, kind, ref_id) where status = 'due'
+  do update set due_at = excluded.due_at, updated_at = clock_timestamp()
+  where excluded.due_at < timers.due_at;
+  return null;
+end
 $function$
 
 

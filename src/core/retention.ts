@@ -12,6 +12,8 @@ export type PrunePolicy = Readonly<{
   olderThanMs: number | null;
   /** Only what runs with these outcomes left goes; null: whatever the outcome. */
   outcomes: readonly RunStatus[] | null;
+  /** Only what this run left goes, but for the state it ended in. */
+  only?: Readonly<{ runId: string; keeps: string | null }>;
 }>;
 
 export type Retention = Readonly<{

@@ -10,6 +10,7 @@ import { nearest } from "../core/nearest.js";
 import { type ApprovalDefaults, defaultsOf, projectApprovals } from "./approval-policy.js";
 import type { PolicyOf } from "../core/policy.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
+import { type ThreadTtl, TTL_STRATEGIES } from "../core/thread-ttl.js";
 import { duration, maxRunning, policiesOf, POLICY_SHAPE } from "./policy-json.js";
 import { type ProjectWebhooks, webhooksOf, webhooksShape } from "./webhook-json.js";
 
@@ -24,6 +25,8 @@ export type ProjectSettings = Readonly<{
   maxRunningPerTenant: number | null;
   /** What is kept, and how long; null: everything, for ever. */
   retention: Retention | null;
+  /** Of threads that clients make without saying how long they are kept (`checkpointer.ttl`); null: for ever. */
+  threadTtl: ThreadTtl | null;
   approvals: ApprovalDefaults;
   /** How the runs of each graph are treated when something goes wrong. */
   policyOf: PolicyOf;
@@ -99,6 +102,18 @@ const SCHEMA = z.object({
         .nullish(),
     })
     .nullish(),
+  checkpointer: z
+    .object({
+      ttl: z
+        .object({
+          strategy: z.enum(TTL_STRATEGIES).nullish(),
+          default_ttl: z.number().positive().nullish(),
+          sweep_interval_minutes: z.number().positive().nullish(),
+        })
+        .nullish(),
+    })
+    .loose()
+    .nullish(),
   auth: z.object({ path: z.string().optional(), disable_studio_auth: z.boolean().optional() }).nullish(),
   http: z.record(z.string(), z.unknown()).nullish(),
   ui: z.record(z.string(), z.string()).nullish(),
@@ -133,7 +148,7 @@ const BUILD_KEYS = [
   "ui_config",
   "_INTERNAL_docker_tag",
 ];
-const UNSERVED_KEYS = ["checkpointer", "encryption"];
+const UNSERVED_KEYS = ["encryption"];
 const KNOWN_KEYS = [...Object.keys(SCHEMA.shape), ...BUILD_KEYS, ...UNSERVED_KEYS];
 
 /** By the place they stand in. */
@@ -178,11 +193,17 @@ export async function readProject(file: string): Promise<Project> {
       concurrency: raw.perdure.concurrency,
       maxRunningPerTenant: raw.perdure.maxRunningPerTenant ?? null,
       retention: retentionOf(raw.perdure.retention),
+      threadTtl: threadTtlOf(raw.checkpointer?.ttl),
       approvals: defaultsOf(raw.perdure.approvals ?? {}),
       policyOf: policiesOf(raw.perdure, raw.perdure.graphs ?? {}),
     },
     warnings: warnings(raw),
   };
+}
+
+function threadTtlOf(given: NonNullable<Raw["checkpointer"]>["ttl"]): ThreadTtl | null {
+  const minutes = given?.default_ttl ?? null;
+  return minutes === null ? null : { minutes, strategy: given?.strategy ?? "delete" };
 }
 
 function retentionOf(given: Raw["perdure"]["retention"]): Retention | null {
@@ -306,6 +327,9 @@ function warnings(raw: Raw & Record<string, unknown>): string[] {
   if (raw.auth?.path !== undefined) unserved.push("auth.path");
   if (raw.ui) unserved.push("ui");
   if (raw.http && Object.keys(raw.http).length > 0) unserved.push("http");
+  for (const key of Object.keys(raw.checkpointer ?? {})) if (key !== "ttl") unserved.push(`checkpointer.${key}`);
+  if ((raw.checkpointer?.ttl?.sweep_interval_minutes ?? null) !== null)
+    found.push('"checkpointer.ttl.sweep_interval_minutes" is not needed: each thread has a timer of its own');
   for (const key of unserved) found.push(`"${key}" has no effect in this version of perdure`);
   return found;
 }

@@ -48,6 +48,8 @@ export type RunRow = Readonly<{
   followupPart: "work" | "tell" | null;
   /** Told when it is over; null: nobody is. */
   webhook: string | null;
+  /** Of its states only the last one stays once it is over. */
+  keepsLast: boolean;
   metadata: Readonly<Record<string, unknown>>;
   errorCode: string | null;
   errorType: string | null;
@@ -69,7 +71,7 @@ export const RUN_COLUMNS = `
   resolved, resolved_by as "resolvedBy", resolved_at as "resolvedAt", resolved_run_id as "resolvedRunId",
   multitask_strategy as "multitaskStrategy",
   agent_version as "agentVersion", pin, conversation_id as "conversationId",
-  followup_id as "followupId", followup_part as "followupPart", webhook, metadata, error_code as "errorCode",
+  followup_id as "followupId", followup_part as "followupPart", webhook, keeps_last as "keepsLast", metadata, error_code as "errorCode",
   error_type as "errorType",
   error_preview as "errorPreview", cancel_reason as "cancelReason", result_checkpoint_id as "resultCheckpointId",
   created_at as "createdAt", updated_at as "updatedAt", started_at as "startedAt", finished_at as "finishedAt"`;
@@ -193,6 +195,7 @@ export type NewRun = Readonly<{
   followupPart: "work" | "tell" | null;
   /** Told when it is over. */
   webhook: string | null;
+  keepsLast: boolean;
   assistantVersion: number | null;
   /** Only while its assistant has that version. */
   ifVersionCounts: boolean;
@@ -204,13 +207,13 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow | undefin
     `insert into runs (
       tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
       multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays,
-      conversation_id, followup_id, followup_part, webhook, assistant_version)
+      conversation_id, followup_id, followup_part, webhook, assistant_version, keeps_last)
     select $1, $2::uuid, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7::boolean, $8,
       $9::jsonb, $10::bytea,
       clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
       clock_timestamp() + $13::float8 * interval '1 ms',
       case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin,
-      p.stays, $15::uuid, $16::uuid, $17::text, $18::text, $19::int
+      p.stays, $15::uuid, $16::uuid, $17::text, $18::text, $19::int, $21::boolean
     from run_pin($1, $4, $3, $14) p
     where not $20::boolean or version_counts($1, $4, $19)
     returning ${RUN_COLUMNS}`,
@@ -235,6 +238,7 @@ export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow | undefin
       run.webhook,
       run.assistantVersion,
       run.ifVersionCounts,
+      run.keepsLast,
     ],
   );
   return rows[0];

@@ -2,6 +2,7 @@
 import { PREPARED, type Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
+import type { ThreadTtl } from "../core/thread-ttl.js";
 import { refuseReuse } from "./tombstones.js";
 
 export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
@@ -39,11 +40,13 @@ export async function lockThreadIfFree(sql: Sql, key: ThreadKey): Promise<Locked
 /** Creates the thread unless it exists, then locks it. Throws `conflict` for the id of a deleted thread. */
 export async function ensureThread(
   sql: Sql,
-  thread: ThreadKey & Readonly<{ ephemeral: boolean }>,
+  thread: ThreadKey & Readonly<{ ephemeral: boolean; ttl?: ThreadTtl | null }>,
 ): Promise<LockedThread> {
   const { rowCount } = await sql.query(
-    `insert into threads (tenant_id, thread_id, ephemeral) values ($1, $2, $3) on conflict do nothing`,
-    [thread.tenantId, thread.threadId, thread.ephemeral],
+    `insert into threads (tenant_id, thread_id, ephemeral, ttl_minutes, ttl_strategy)
+    values ($1, $2, $3, $4, $5)
+    on conflict do nothing`,
+    [thread.tenantId, thread.threadId, thread.ephemeral, thread.ttl?.minutes ?? null, thread.ttl?.strategy ?? null],
   );
   if (rowCount > 0) await refuseReuse(sql, thread);
   return (await lockThread(sql, thread)) as LockedThread;

@@ -3,6 +3,7 @@
 import type { Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
+import type { ThreadTtl } from "../core/thread-ttl.js";
 import type { ThreadKey } from "./thread-lock.js";
 
 export type ThreadRow = Readonly<{
@@ -14,24 +15,29 @@ export type ThreadRow = Readonly<{
   createdAt: Date;
   updatedAt: Date;
   stateUpdatedAt: Date | null;
+  /** Both or neither. */
+  ttlMinutes: number | null;
+  ttlStrategy: ThreadTtl["strategy"] | null;
 }>;
 
 const COLUMNS = `
   thread_id as "threadId", status, ephemeral, metadata, config,
-  created_at as "createdAt", updated_at as "updatedAt", state_updated_at as "stateUpdatedAt"`;
+  created_at as "createdAt", updated_at as "updatedAt", state_updated_at as "stateUpdatedAt",
+  ttl_minutes as "ttlMinutes", ttl_strategy as "ttlStrategy"`;
 
 export type NewThread = ThreadKey &
   Readonly<{
     metadata?: Readonly<Record<string, unknown>>;
     config?: Readonly<Record<string, unknown>>;
     ephemeral?: boolean;
+    ttl?: ThreadTtl | null;
   }>;
 
 /** Inserts an idle thread; undefined when the tenant has one with this id. `refuseReuse` comes next. */
 export async function insertThread(sql: Sql, thread: NewThread): Promise<ThreadRow | undefined> {
   const { rows } = await sql.query<ThreadRow>(
-    `insert into threads (tenant_id, thread_id, metadata, config, ephemeral)
-    values ($1, $2, $3, $4, $5)
+    `insert into threads (tenant_id, thread_id, metadata, config, ephemeral, ttl_minutes, ttl_strategy)
+    values ($1, $2, $3, $4, $5, $6, $7)
     on conflict do nothing
     returning ${COLUMNS}`,
     [
@@ -40,6 +46,8 @@ export async function insertThread(sql: Sql, thread: NewThread): Promise<ThreadR
       JSON.stringify(thread.metadata ?? {}),
       JSON.stringify(thread.config ?? {}),
       thread.ephemeral ?? false,
+      thread.ttl?.minutes ?? null,
+      thread.ttl?.strategy ?? null,
     ],
   );
   return rows[0];
@@ -161,17 +169,51 @@ export async function countThreads(sql: Sql, filter: ThreadFilter): Promise<numb
   return rows[0]?.n ?? 0;
 }
 
-/** Merges into the thread's metadata, key by key; undefined when there is no such thread. */
-export async function mergeThreadMetadata(
+/** Merges into the thread's metadata, key by key, and sets its ttl if one is given; undefined when there is no such thread. */
+export async function patchThreadRow(
   sql: Sql,
-  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>> }>,
+  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>>; ttl?: ThreadTtl | null }>,
 ): Promise<ThreadRow | undefined> {
   const { rows } = await sql.query<ThreadRow>(
     `update threads
-    set metadata = metadata || $3::jsonb, updated_at = clock_timestamp()
+    set metadata = metadata || $3::jsonb, updated_at = clock_timestamp(),
+      ttl_minutes = coalesce($4, ttl_minutes), ttl_strategy = coalesce($5, ttl_strategy)
     where tenant_id = $1 and thread_id = $2
     returning ${COLUMNS}`,
-    [patch.tenantId, patch.threadId, JSON.stringify(patch.metadata)],
+    [
+      patch.tenantId,
+      patch.threadId,
+      JSON.stringify(patch.metadata),
+      patch.ttl?.minutes ?? null,
+      patch.ttl?.strategy ?? null,
+    ],
+  );
+  return rows[0];
+}
+
+/** For how much longer a thread is kept as it is, in database time; undefined when there is none, or it is kept for ever. */
+export async function ttlLeft(
+  sql: Sql,
+  key: ThreadKey,
+): Promise<Readonly<{ strategy: ThreadTtl["strategy"]; leftMs: number }> | undefined> {
+  const { rows } = await sql.query<{ strategy: ThreadTtl["strategy"]; leftMs: number }>(
+    `select ttl_strategy as strategy,
+      extract(epoch from updated_at + ttl_minutes * interval '1 minute' - clock_timestamp())::float8 * 1000 as "leftMs"
+    from threads
+    where tenant_id = $1 and thread_id = $2 and ttl_minutes is not null`,
+    [key.tenantId, key.threadId],
+  );
+  return rows[0];
+}
+
+/** Shows a thread that was hidden while it was made. */
+export async function showThread(sql: Sql, key: ThreadKey): Promise<ThreadRow | undefined> {
+  const { rows } = await sql.query<ThreadRow>(
+    `update threads
+    set ephemeral = false, updated_at = clock_timestamp()
+    where tenant_id = $1 and thread_id = $2
+    returning ${COLUMNS}`,
+    [key.tenantId, key.threadId],
   );
   return rows[0];
 }

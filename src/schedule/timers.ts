@@ -4,33 +4,38 @@ import type { TenantId, TimerId } from "../core/ids.js";
 
 /**
  * `run.release`: a delayed or sleeping run may go on. `run.wake`: a branch that slept beside the questions of a run may.
- * `thread.delete`: an ephemeral thread goes. `move`: bodies to the object store. `repack`: packs of which little is in use.
+ * `thread.delete`: an ephemeral thread goes. `thread.ttl`: one on which nothing happened for its time to live does, or its old states. `move`: bodies to the object store. `repack`: packs of which little is in use.
  * `prune`: bodies that nothing in a thread names any more, though no state is to go.
  * `retention`: what is kept for a time only goes, for the whole tenant. `approval.…`: nobody answered in time, those who may are
  * reminded, others may as well. `assistant.pin`: unfinished runs are brought to the version that their assistant is pinned to.
  * `followup`: it is due; `followup.tell`: its work is done, and is to be told. `schedule.fire`: a schedule is; `outreach`, `outreach.work`: what it
  * made for one recipient is.
  * `cron`: a run is to be made again. `run.webhook`: a run is over, and somebody wants to be told.
+ * `run.prune`: a run is over of which only the last state stays.
  */
-export type TimerKind =
-  | "run.release"
-  | "run.wake"
-  | "thread.delete"
-  | "move"
-  | "repack"
-  | "prune"
-  | "retention"
-  | "approval.deadline"
-  | "approval.remind"
-  | "approval.escalate"
-  | "assistant.pin"
-  | "followup"
-  | "followup.tell"
-  | "schedule.fire"
-  | "outreach"
-  | "outreach.work"
-  | "cron"
-  | "run.webhook";
+export const TIMER_KINDS = [
+  "run.release",
+  "run.wake",
+  "thread.delete",
+  "thread.ttl",
+  "move",
+  "repack",
+  "prune",
+  "retention",
+  "approval.deadline",
+  "approval.remind",
+  "approval.escalate",
+  "assistant.pin",
+  "followup",
+  "followup.tell",
+  "schedule.fire",
+  "outreach",
+  "outreach.work",
+  "cron",
+  "run.webhook",
+  "run.prune",
+] as const;
+export type TimerKind = (typeof TIMER_KINDS)[number];
 
 export type TimerRow = Readonly<{
   tenantId: TenantId;

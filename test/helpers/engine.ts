@@ -12,6 +12,7 @@ import {
 import type { Deps } from "../../src/core/deps.js";
 import { policiesFrom, type RunPolicy } from "../../src/core/policy.js";
 import type { Retention } from "../../src/core/retention.js";
+import type { ThreadTtl } from "../../src/core/thread-ttl.js";
 import { approvalDefaults, type ProjectApprovals } from "../../src/engine/approval-policy.js";
 import { fireTimers } from "../../src/engine/commands/fire-timers.js";
 import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
@@ -60,6 +61,7 @@ export type EngineOptions = Readonly<{
   adoptFrom?: string;
   adoptGraph?: string;
   retention?: Retention;
+  threadTtl?: ThreadTtl;
   approvals?: ProjectApprovals;
   identityHeaders?: boolean;
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
@@ -88,6 +90,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     previews: options.previews ?? true,
     adoptGraph,
     retention: options.retention ?? null,
+    threadTtl: options.threadTtl ?? null,
     approvals: approvalDefaults(options.approvals ?? {}),
     identityHeaders: options.identityHeaders ?? false,
     policyOf: policiesFrom(options.policies ?? {}),

@@ -23,12 +23,18 @@ export function createAcceptor(deps: Deps, slots: Slots): AcceptRun {
   return async (input) => (isPlain(input) ? await accept(plainRun(deps, input)) : undefined) ?? createRun(deps, input);
 }
 
-/** Neither an answer nor delayed, nor waiting for more, nor with somebody to be told: all it needs is a free thread. */
+/** Neither an answer nor delayed, nor waiting for more, nor with somebody to be told or a ttl to be set: all it needs is a free thread. */
 function isPlain(input: CreateRunInput): boolean {
   const { request, afterSeconds, conversationId, webhook = null } = input;
-  if (conversationId !== null || webhook !== null) return false;
+  if (conversationId !== null || webhook !== null || input.keepsLast === true || setsTtl(input)) return false;
   if ((request.command?.resume ?? null) !== null || (afterSeconds !== null && afterSeconds > 0)) return false;
   return mergeWindowOf(input) === 0;
+}
+
+/** A thread that goes with its run needs none. */
+function setsTtl({ threadId, onCompletion, threadTtl, newThreadTtl }: CreateRunInput): boolean {
+  if ((threadTtl ?? null) !== null) return true;
+  return threadId === null && onCompletion === "keep" && (newThreadTtl ?? null) !== null;
 }
 
 function plainRun(deps: Deps, input: CreateRunInput): PlainRun {

@@ -2,6 +2,7 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../../core/ids.js";
+import type { ThreadTtl } from "../../core/thread-ttl.js";
 import { isInOrder, type MultitaskStrategy, type Priority, supersedes } from "../../core/run.js";
 import { pendingApprovals } from "../../approvals/approvals.js";
 import type { Caller } from "../../core/approval.js";
@@ -9,6 +10,7 @@ import { appendEvent } from "../../runs/events.js";
 import { pinOfNext } from "../../runs/pins.js";
 import { belongingsOfRuns, insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
+import { patchThreadRow } from "../../runs/threads.js";
 import { setTimer } from "../../schedule/timers.js";
 import { lackedNodes, refuseMisfit } from "../fit.js";
 import { type Answers, countVote, refuseStrangers } from "./answer.js";
@@ -51,8 +53,13 @@ export type CreateRunInput = Readonly<{
   createdBy: string;
   /** A URL that is told when it is over. */
   webhook?: string | null;
+  /** Of its states only the last one stays once it is over. */
+  keepsLast?: boolean;
   /** Fails when the assistant has another version than it was read with. */
   ifVersionCounts?: boolean;
+  /** How long its thread is kept: what the request says, and else what is said of threads that are made; null: for ever. */
+  threadTtl?: ThreadTtl | null;
+  newThreadTtl?: ThreadTtl | null;
 }>;
 
 export type AcceptedInput = Pick<
@@ -65,6 +72,7 @@ export type AcceptedInput = Pick<
   | "priority"
   | "conversationId"
   | "webhook"
+  | "keepsLast"
   | "ifVersionCounts"
 > &
   Readonly<{
@@ -117,17 +125,27 @@ export function afterCreation(deps: Deps, created: CreatedRun): void {
 }
 
 async function takeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: RunId): Promise<LockedThread> {
+  const thread = await findOrMakeThread(deps, sql, input, runId);
+  if (input.threadTtl) await patchThreadRow(sql, { ...thread, metadata: {}, ttl: input.threadTtl });
+  return thread;
+}
+
+async function findOrMakeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: RunId): Promise<LockedThread> {
   const { tenantId } = input;
+  const ttl = input.newThreadTtl ?? null;
   if (input.threadId === null) {
     return ensureThread(sql, {
       tenantId,
       threadId: deps.ids.next<ThreadId>(),
       ephemeral: input.onCompletion === "delete",
+      ttl: input.onCompletion === "delete" ? null : ttl,
     });
   }
   const key = { tenantId, threadId: input.threadId };
   const thread =
-    input.ifNotExists === "create" ? await ensureThread(sql, { ...key, ephemeral: false }) : await lockThread(sql, key);
+    input.ifNotExists === "create"
+      ? await ensureThread(sql, { ...key, ephemeral: false, ttl })
+      : await lockThread(sql, key);
   if (thread === undefined || thread.ephemeral) {
     throw new EngineError("not_found", `Thread with ID ${input.threadId} not found`, { details: { run_id: runId } });
   }
@@ -323,6 +341,7 @@ export async function insertAccepted(
     followupId: input.followup?.followupId ?? null,
     followupPart: input.followup?.part ?? null,
     webhook: input.webhook ?? null,
+    keepsLast: input.keepsLast ?? false,
     assistantVersion: input.assistant.version ?? null,
     ifVersionCounts: input.ifVersionCounts ?? false,
   });

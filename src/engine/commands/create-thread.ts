@@ -2,6 +2,7 @@
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { TenantId, ThreadId } from "../../core/ids.js";
+import type { ThreadTtl } from "../../core/thread-ttl.js";
 import { takeKey } from "../../runs/idempotency-keys.js";
 import { getThread, insertThread, type ThreadRow } from "../../runs/threads.js";
 import { refuseReuse } from "../../runs/tombstones.js";
@@ -20,6 +21,7 @@ export async function createThread(
     tenantId: TenantId;
     threadId?: ThreadId | undefined;
     metadata: Readonly<Record<string, unknown>>;
+    ttl: ThreadTtl | null;
     ifExists: "raise" | "do_nothing";
     once: Once | null;
   }>,
@@ -30,7 +32,7 @@ export async function createThread(
   const key = { tenantId, threadId: thread.threadId ?? deps.ids.next<ThreadId>() };
   const made = await deps.db.tx(async (sql) => {
     if (once !== null && !(await takeKey(sql, once, key.threadId))) return undefined;
-    const made = await insertThread(sql, { ...key, metadata: thread.metadata });
+    const made = await insertThread(sql, { ...key, metadata: thread.metadata, ttl: thread.ttl });
     if (made !== undefined) await refuseReuse(sql, key);
     const found = made ?? (thread.ifExists === "do_nothing" ? await getThread(sql, key) : undefined);
     if (found === undefined || (made === undefined && found.ephemeral)) {

@@ -53,6 +53,7 @@ export async function decideApproval(
     priority: asking.priority,
     conversationId: null,
     webhook: asking.run.webhook,
+    keepsLast: asking.run.keepsLast,
     mergeWindowMs: 0,
     caller: decision.caller,
     graph: await decision.shapeOf(asking),

@@ -5,7 +5,7 @@ import { type DoomedPack, doomThread } from "../../checkpoint/queries.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { RunId, ThreadId, TimerId } from "../../core/ids.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
-import { lockThread, type ThreadKey } from "../../runs/thread-lock.js";
+import { type LockedThread, lockThread, type ThreadKey } from "../../runs/thread-lock.js";
 import { deleteThreadRow } from "../../runs/threads.js";
 import { insertTombstone } from "../../runs/tombstones.js";
 import { workedFollowups } from "../../schedule/followups.js";
@@ -16,9 +16,12 @@ import { endRuns } from "./end-runs.js";
 
 type Deleted = Readonly<{ ended: readonly RunId[]; objects: readonly DoomedPack[] }>;
 
-/** True if there was such a thread, ephemeral ones included. Safe to repeat. */
-export async function deleteThread(deps: Deps, key: ThreadKey): Promise<boolean> {
-  const deleted = await deps.db.tx((sql) => deleteRows(deps, sql, key));
+/** Asked once the thread is locked. */
+type If = (sql: Sql, thread: LockedThread) => Promise<boolean>;
+
+/** True if there was such a thread, ephemeral ones included, and `only` had it deleted. Safe to repeat. */
+export async function deleteThread(deps: Deps, key: ThreadKey, only?: If): Promise<boolean> {
+  const deleted = await deps.db.tx((sql) => deleteRows(deps, sql, key, only));
   if (deleted === undefined) return false;
   for (const runId of deleted.ended) {
     deps.notifier.notify("cancel", runId);
@@ -34,14 +37,23 @@ export async function deleteThread(deps: Deps, key: ThreadKey): Promise<boolean>
   return true;
 }
 
-/** Undefined when there is no such thread. */
-async function deleteRows(deps: Deps, sql: Sql, key: ThreadKey): Promise<Deleted | undefined> {
+/** Undefined when there is no such thread, or it isn't to go. */
+async function deleteRows(
+  deps: Deps,
+  sql: Sql,
+  key: ThreadKey,
+  only: If = () => Promise.resolve(true),
+): Promise<Deleted | undefined> {
   const thread = await lockThread(sql, key);
-  if (thread === undefined) return undefined;
+  if (thread === undefined || !(await only(sql, thread))) return undefined;
   const unfinished = await lockUnfinishedRuns(sql, key);
   const runIds = unfinished.map((run) => run.runId);
   const ended = await endRuns(sql, { ...key, runIds, reason: "the thread was deleted" });
-  await cancelTimers(sql, { tenantId: key.tenantId, kinds: ["move", "repack", "prune"], refIds: [key.threadId] });
+  await cancelTimers(sql, {
+    tenantId: key.tenantId,
+    kinds: ["move", "repack", "prune", "thread.ttl"],
+    refIds: [key.threadId],
+  });
   if (!thread.ephemeral) await deleteWorkLater(deps, sql, key);
   await insertTombstone(sql, key);
   const objects = await doomThread(sql, key);

@@ -172,6 +172,8 @@ async function fire(deps: Deps, telling: TellEngine | null, timer: TimerRow): Pr
     case "repack":
     case "prune":
     case "retention":
+    case "thread.ttl":
+    case "run.prune":
       return false;
   }
 }

@@ -1,17 +1,18 @@
-// Labels a thread: merges metadata, key by key.
+// Labels a thread, and says how long it is kept: merges metadata, key by key.
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
+import type { ThreadTtl } from "../../core/thread-ttl.js";
 import { lockThread, type ThreadKey } from "../../runs/thread-lock.js";
-import { mergeThreadMetadata, type ThreadRow } from "../../runs/threads.js";
+import { patchThreadRow, type ThreadRow } from "../../runs/threads.js";
 
 /** Throws `not_found`. */
 export async function patchThread(
   deps: Deps,
-  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>> }>,
+  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>>; ttl?: ThreadTtl | null }>,
 ): Promise<ThreadRow> {
   return deps.db.tx(async (sql) => {
     const thread = await lockThread(sql, patch);
-    const patched = thread?.ephemeral === false ? await mergeThreadMetadata(sql, patch) : undefined;
+    const patched = thread?.ephemeral === false ? await patchThreadRow(sql, patch) : undefined;
     if (patched === undefined) throw threadNotFound(patch);
     return patched;
   });

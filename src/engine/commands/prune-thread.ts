@@ -171,10 +171,12 @@ async function optionsOf(sql: Sql, key: ThreadKey, policy: PrunePolicy) {
   const cutoff = rows[0]?.cutoff ?? null;
   const outcomes = policy.outcomes === null ? null : await outcomesOfThread(sql, key);
   const questions = await pendingApprovals(sql, key);
+  const kept = policy.only?.keeps === undefined || policy.only.keeps === null ? [] : [policy.only.keeps];
   return {
     keepLatest: policy.keepLatest,
-    pinned: new Set(questions.flatMap(({ checkpointId }) => checkpointId ?? [])),
+    pinned: new Set([...questions.flatMap(({ checkpointId }) => checkpointId ?? []), ...kept]),
     mayGo: ({ createdAt, runId }: StateNode) => {
+      if (policy.only !== undefined && policy.only.runId !== runId) return false;
       if (cutoff !== null && createdAt >= cutoff) return false;
       if (outcomes === null) return true;
       const outcome = outcomes.get(runId ?? "");

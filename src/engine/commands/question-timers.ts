@@ -92,6 +92,7 @@ async function goOn(
     priority,
     conversationId: run.conversationId,
     webhook: run.webhook,
+    keepsLast: run.keepsLast,
     mergeWindowMs: 0,
     ...{ caller: ENGINE, createdBy: "deadline", graph: null },
   };

@@ -43,6 +43,7 @@ export async function retryRun(deps: Deps, retry: Resolve & Readonly<{ once: Onc
       metadata: run.metadata,
       conversationId: run.conversationId,
       webhook: run.webhook,
+      keepsLast: run.keepsLast,
       followup: followupOf(run),
     } as const;
     return insertAccepted(deps, sql, {

@@ -25,10 +25,10 @@ export async function wakeSleeper(deps: Deps, timer: TimerRow): Promise<boolean>
     if (ahead.length > 0 || !asked) return undefined;
     const { tenantId } = timer;
     const { assistant, priority, run } = asking;
-    const { conversationId, webhook } = run;
+    const { conversationId, webhook, keepsLast } = run;
     const usual = { metadata: {}, multitaskStrategy: "enqueue", afterSeconds: null } as const;
     return insertAccepted(deps, sql, {
-      input: { tenantId, assistant, ...usual, priority, conversationId, webhook, followup: followupOf(run) },
+      input: { tenantId, assistant, ...usual, priority, conversationId, webhook, keepsLast, followup: followupOf(run) },
       thread,
       runId: deps.ids.next(),
       request: asking.request,

@@ -1,4 +1,4 @@
-// The pruner: keeps to the retention from time to time, and packs anew what was left of packs. One process at a time does a round,
+// The pruner: keeps to the retention from time to time, ends threads whose time to live is over, and packs anew what was left of packs. One process at a time does a round,
 // by the claim of its timer; packs are anybody's, thread by thread.
 import type { Deps } from "../../core/deps.js";
 import { isEngineError } from "../../core/errors.js";
@@ -7,6 +7,8 @@ import type { Retention } from "../../core/retention.js";
 import { backoffMs, isTransientDbError } from "../../core/retry.js";
 import { claimTimers, endClaim, postponeClaim, type TimerClaim } from "../../schedule/timer-claims.js";
 import { nextDueInMs, setTimer, type TimerKind } from "../../schedule/timers.js";
+import { expireThread } from "../commands/expire-thread.js";
+import { keepLastState } from "../commands/keep-last-state.js";
 import { pruneThread } from "../commands/prune-thread.js";
 import { repackThread } from "../repack-thread.js";
 import { keepRetention } from "../retention.js";
@@ -42,7 +44,8 @@ export async function setRetentionTimer(deps: Deps, tenantId: TenantId, afterMs 
 
 export function createPruner(deps: Deps, options: PrunerOptions & Readonly<{ pollMs: number }>): Loop {
   const stopping = new AbortController();
-  const kinds: TimerKind[] = options.retention === null ? ["repack", "prune"] : ["repack", "prune", "retention"];
+  const always: TimerKind[] = ["repack", "prune", "thread.ttl", "run.prune"];
+  const kinds: TimerKind[] = options.retention === null ? always : [...always, "retention"];
   const loop = createLoop(deps, {
     name: "pruner",
     pollMs: options.pollMs,
@@ -65,7 +68,13 @@ export async function tickPruner(deps: Deps, options: PrunerOptions, signal?: Ab
   await Promise.all(packs.map((timer) => repackOne(deps, timer)));
   const thorough = await claimTimers(deps.db, { kind: "prune", limit: CONCURRENCY, forMs: CLAIM_MS });
   await Promise.all(thorough.map((timer) => pruneOne(deps, options, timer)));
-  const taken = packs.length + thorough.length;
+  const over = await claimTimers(deps.db, { kind: "thread.ttl", limit: CONCURRENCY, forMs: CLAIM_MS });
+  await Promise.all(over.map((timer) => expireOne(deps, options, timer)));
+  const ended = await claimTimers(deps.db, { kind: "run.prune", limit: CONCURRENCY, forMs: CLAIM_MS });
+  await Promise.all(
+    ended.map((timer) => keepLastState(deps, timer, options).catch((error: unknown) => postpone(deps, timer, error))),
+  );
+  const taken = packs.length + thorough.length + over.length + ended.length;
   if (options.retention === null || signal?.aborted) return taken;
   const rounds = await claimTimers(deps.db, { kind: "retention", limit: 1, forMs: CLAIM_MS });
   for (const timer of rounds) await retainOne(deps, options.retention, options, timer, signal);
@@ -79,6 +88,16 @@ async function repackOne(deps: Deps, timer: TimerClaim): Promise<void> {
     const fields = { tenant_id: thread.tenantId, thread_id: thread.threadId, rewritten, retired };
     if (rewritten + retired > 0) deps.log.debug(fields, "packs of a thread were written anew");
     await endClaim(deps.db, timer);
+  } catch (error) {
+    await postpone(deps, timer, error);
+  }
+}
+
+async function expireOne(deps: Deps, { owner, leaseMs }: PrunerOptions, timer: TimerClaim): Promise<void> {
+  const fields = { tenant_id: timer.tenantId, thread_id: timer.refId };
+  try {
+    const outcome = await expireThread(deps, timer, { owner, leaseMs });
+    if (outcome !== "kept") deps.log.info({ ...fields, outcome }, "a thread's time to live is over");
   } catch (error) {
     await postpone(deps, timer, error);
   }
