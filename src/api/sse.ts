@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { Engine } from "../engine/engine.js";
 import { followLog, logLine, type LogPosition } from "../engine/run-log.js";
 import { readStream } from "../engine/stream/reader.js";
-import { isOfModes } from "../engine/stream/plan.js";
+import { isOfModes, isOfNamespaces } from "../engine/stream/plan.js";
 import { isOfProtocol } from "../engine/stream/protocol-names.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
@@ -18,6 +18,8 @@ export type SseOptions = Readonly<{
   afterId: number | undefined;
   /** Only events of these modes; all when undefined. */
   modes?: ReadonlySet<string> | undefined;
+  /** Only events of these namespaces; all when undefined. */
+  namespaces?: readonly string[] | undefined;
   /** What to do when the client is gone while the run goes on. */
   onDisconnect: (() => Promise<void>) | undefined;
 }>;
@@ -25,13 +27,14 @@ export type SseOptions = Readonly<{
 /** Streams the run until it is finished. */
 export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: SseOptions): Response {
   const { tenantId, runId } = run;
-  const { afterId, modes, onDisconnect } = options;
+  const { afterId, modes, namespaces, onDisconnect } = options;
+  const isWanted = (event: string): boolean =>
+    (modes === undefined || isOfModes(event, modes)) && (namespaces === undefined || isOfNamespaces(event, namespaces));
   return sseOf(c, engine, run, onDisconnect, async function* (signal) {
     const items = readStream(engine.deps, { tenantId, runId, afterId, signal, heartbeatMs: HEARTBEAT_MS });
     for await (const item of items) {
       if (item.kind === "heartbeat") yield item;
-      else if (isOfProtocol(item.line.event)) continue;
-      else if (modes === undefined || isOfModes(item.line.event, modes)) yield item;
+      else if (!isOfProtocol(item.line.event) && isWanted(item.line.event)) yield item;
     }
   });
 }
@@ -56,10 +59,7 @@ function sseOf(
   onDisconnect: (() => Promise<void>) | undefined,
   open: (signal: AbortSignal) => AsyncIterable<Item>,
 ): Response {
-  c.header("Content-Type", "text/event-stream");
-  c.header("Cache-Control", "no-cache");
-  // A proxy that collects answers would turn the stream into one lump.
-  c.header("X-Accel-Buffering", "no");
+  sseHeaders(c);
   return whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
     try {
       for await (const item of open(signal))
@@ -73,8 +73,46 @@ function sseOf(
   });
 }
 
+/** Who doesn't take what was sent for as long is cut off, and may come back for all of it. */
+const STUCK_MS = 30_000;
+
+/** A stream that is never over: its end would be taken for that of what it tells of. What goes wrong cuts it, and clients come back. */
+export function openSse(
+  c: Context<ApiEnv>,
+  engine: Engine,
+  about: Readonly<Record<string, string>>,
+  tell: (body: OpenBody, write: (text: string) => Promise<void>) => Promise<void>,
+): Response {
+  sseHeaders(c);
+  return streamBody(c, async (body) => {
+    try {
+      await tell(body, (text) => writeInTime(body, text));
+    } catch (error) {
+      const code = asEngineError(error)?.code ?? "internal";
+      engine.deps.log.warn({ request_id: c.get("requestId"), ...about, code }, "a thread's stream broke off");
+    }
+    body.cut();
+  });
+}
+
+async function writeInTime(body: OpenBody, text: string): Promise<void> {
+  const timer = setTimeout(() => body.cut(), STUCK_MS);
+  try {
+    await body.write(text);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function sseHeaders(c: Context<ApiEnv>): void {
+  c.header("Content-Type", "text/event-stream");
+  c.header("Cache-Control", "no-cache");
+  // A proxy that collects answers would turn the stream into one lump.
+  c.header("X-Accel-Buffering", "no");
+}
+
 /** JSON text needs no splitting into data lines: its line breaks are escaped. */
-function frame({ id, event, json }: Line): string {
+export function frame({ id, event, json }: Line): string {
   return `event: ${event.replaceAll(/[\r\n]/g, " ")}\ndata: ${json}\nid: ${id}\n\n`;
 }
 

@@ -149,8 +149,8 @@ export async function updateState(
 /** Names of LangGraph's own that an edit may be made as. */
 const EDITED_AS = ["__end__", "__input__", "__copy__"];
 
-/** Of a subgraph's nodes LangGraph knows more than the root does. */
-function refuseUnknownNode(
+/** Throws `bad_request`. Of a subgraph's nodes LangGraph knows more than the root does. */
+export function refuseUnknownNode(
   graph: RunnableGraph,
   graphId: string,
   { asNode, address }: Readonly<{ asNode: string | undefined; address: StateAddress }>,
@@ -250,7 +250,7 @@ async function reading<T>(of: OfThread, read: () => Promise<T>): Promise<T> {
 }
 
 /** What LangGraph or a reducer refuses is the caller's to mend. */
-async function applying<T>(apply: () => Promise<T>): Promise<T> {
+export async function applying<T>(apply: () => Promise<T>): Promise<T> {
   try {
     return await apply();
   } catch (error) {

@@ -11,7 +11,7 @@ const RECENT = 8;
 
 /**
  * For each: without `after` the unfinished run whose turn it is, or the last that was started; with it the first that started
- * later, or the pending one whose turn is next. Undefined: there is none, or the thread is nobody's to see.
+ * later, or the pending one whose turn is next; one whose run is gone stands at the thread's beginning. Undefined: there is none, or the thread is nobody's to see.
  */
 export async function nextRuns(sql: Sql, asks: readonly Ask[]): Promise<(RunId | undefined)[]> {
   const { rows } = await sql.query<{ position: number; runId: RunId | null }>(
@@ -40,7 +40,7 @@ export async function nextRuns(sql: Sql, asks: readonly Ask[]): Promise<(RunId |
         from runs r
         where a.started_at is not null and r.tenant_id = a.tenant_id and r.thread_id = a.thread_id and r.kind = 'run'
           and r.started_at > a.started_at
-          and r.seq > (select p.seq from runs p where p.tenant_id = a.tenant_id and p.run_id = a.run_id)
+          and r.seq > coalesce((select p.seq from runs p where p.tenant_id = a.tenant_id and p.run_id = a.run_id), 0)
         order by r.seq
         limit 1)
       ) c

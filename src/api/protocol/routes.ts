@@ -7,17 +7,14 @@ import type { Engine } from "../../engine/engine.js";
 import type { ProtocolEvent } from "../../engine/protocol/events.js";
 import { matches, type Subscription, threadEvents } from "../../engine/protocol/subscription.js";
 import type { ApiEnv } from "../env.js";
-import { asEngineError } from "../http-errors.js";
-import { type OpenBody, streamBody } from "../node-http.js";
 import { json } from "../reply.js";
 import { pathId, readBody } from "../request.js";
+import { openSse } from "../sse.js";
 import { runCommand } from "./commands.js";
 import { commandBody, eventsBody } from "./schemas.js";
 import { openSocket } from "./socket.js";
 
 const HEARTBEAT_MS = 5_000;
-/** Who doesn't take what was sent for as long is cut off, and may come back for all of it. */
-const STUCK_MS = 30_000;
 
 export function protocolRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
@@ -40,38 +37,16 @@ export function protocolRoutes(engine: Engine): Hono<ApiEnv> {
 }
 
 function events(c: Context<ApiEnv>, engine: Engine, threadId: ThreadId, wanted: Subscription): Response {
-  c.header("Content-Type", "text/event-stream");
-  c.header("Cache-Control", "no-cache");
-  c.header("X-Accel-Buffering", "no");
   const tenantId = c.get("tenantId");
-  return streamBody(c, async (body) => {
-    try {
-      const following = { tenantId, threadId, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
-      for await (const told of threadEvents(engine, following)) {
-        if (told === "heartbeat") await writeInTime(body, ": heartbeat\n\n");
-        else for (const event of told.events) if (matches(wanted, event)) await writeInTime(body, frame(event));
-      }
-    } catch (error) {
-      const code = asEngineError(error)?.code ?? "internal";
-      engine.deps.log.warn(
-        { request_id: c.get("requestId"), thread_id: threadId, code },
-        "a thread's stream broke off",
-      );
+  return openSse(c, engine, { thread_id: threadId }, async (body, write) => {
+    const following = { tenantId, threadId, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
+    for await (const told of threadEvents(engine, following)) {
+      if (told === "heartbeat") await write(": heartbeat\n\n");
+      else for (const event of told.events) if (matches(wanted, event)) await write(frame(event));
     }
-    // It is never over: its end would be taken for that of the thread.
-    body.cut();
   });
 }
 
 function frame(event: ProtocolEvent): string {
   return `event: ${event.method}\nid: ${event.seq}\ndata: ${event.text()}\n\n`;
-}
-
-async function writeInTime(body: OpenBody, text: string): Promise<void> {
-  const timer = setTimeout(() => body.cut(), STUCK_MS);
-  try {
-    await body.write(text);
-  } finally {
-    clearTimeout(timer);
-  }
 }

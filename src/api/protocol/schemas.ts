@@ -1,7 +1,7 @@
 // What clients of the thread protocol send: commands, and what they want to be shown.
 import { isSupportedChannel } from "../../engine/protocol/channels.js";
 import { z } from "zod";
-import { absent, notServed } from "../schemas/parts.js";
+import { absent, noTracer } from "../schemas/parts.js";
 
 const number = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const anything = z.unknown();
@@ -35,7 +35,7 @@ export const runStartParams = z.looseObject({
   metadata: anything.optional(),
   multitaskStrategy: anything.optional(),
   multitask_strategy: anything.optional(),
-  langsmith_tracer: notServed,
+  langsmith_tracer: noTracer,
 });
 
 const answer = z.object({

@@ -127,7 +127,7 @@ function hasTaken(head: CheckpointTuple | undefined, taskId: string, answer: str
 }
 
 /** The wire's command as LangGraph's. */
-function toCommand(command: RunCommand): Command {
+export function toCommand(command: RunCommand): Command {
   const { resume, update, goto } = command;
   return new Command({
     ...(resume === undefined || resume === null ? {} : { resume }),

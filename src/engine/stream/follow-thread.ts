@@ -26,6 +26,8 @@ export type FollowOptions = Readonly<{
   after: After | null;
   /** The run to begin with, when it is known. */
   first?: RunId | undefined;
+  /** The line of it after which to begin; undefined: with what comes from now on. From its start when left out. */
+  firstAfterId?: number | undefined;
   signal: AbortSignal;
   heartbeatMs: number;
 }>;
@@ -36,6 +38,7 @@ type Parts = Pick<Engine, "deps" | "reads" | "threadNews">;
 export async function* followThread(engine: Parts, options: FollowOptions): AsyncGenerator<ThreadItem> {
   const { tenantId, threadId, signal, heartbeatMs } = options;
   let { after, first } = options;
+  let afterId = "firstAfterId" in options ? options.firstAfterId : -1;
   while (!signal.aborted) {
     const runId =
       first ?? (await engine.threadNews.next({ tenantId, threadId, after }, { signal, waitMs: heartbeatMs }));
@@ -45,7 +48,8 @@ export async function* followThread(engine: Parts, options: FollowOptions): Asyn
       yield { kind: "heartbeat" };
       continue;
     }
-    const last = yield* followRun(engine, { ...options, runId });
+    const last = yield* followRun(engine, { ...options, runId, afterId });
+    afterId = -1;
     if (last !== undefined) after = { startedAt: last.startedAt ?? last.finishedAt ?? last.createdAt, runId };
   }
 }
@@ -53,11 +57,11 @@ export async function* followThread(engine: Parts, options: FollowOptions): Asyn
 /** The run as it was last seen; undefined when it was gone before it began. */
 async function* followRun(
   engine: Parts,
-  options: FollowOptions & Readonly<{ runId: RunId }>,
+  options: FollowOptions & Readonly<{ runId: RunId; afterId: number | undefined }>,
 ): AsyncGenerator<ThreadItem, RunRow | undefined> {
   const { signal } = options;
   let run: RunRow | undefined;
-  for await (const item of readStream(engine.deps, { ...options, afterId: -1 })) {
+  for await (const item of readStream(engine.deps, options)) {
     if (item.kind === "heartbeat") {
       yield item;
       continue;

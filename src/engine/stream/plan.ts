@@ -1,5 +1,6 @@
 // What a client may ask a run to stream, and what to ask LangGraph for so that it can be answered.
 import { STREAM_EVENTS_V3_MODES, type StreamMode as LangGraphMode } from "@langchain/langgraph";
+import { isPrefixMatch } from "@langchain/langgraph/stream";
 
 export const STREAM_MODES = [
   "values",
@@ -76,4 +77,14 @@ export function isOfModes(event: string, modes: ReadonlySet<string>): boolean {
   if (name === "metadata" || name === "error") return true;
   if (name.startsWith("messages/")) return modes.has("messages");
   return modes.has(name === "messages" ? "messages-tuple" : name);
+}
+
+/** True when an event of this name comes from one of the namespaces themselves, not from what they start; what is about the whole run always does. */
+export function isOfNamespaces(event: string, namespaces: readonly string[]): boolean {
+  const [name, ...namespace] = event.split("|");
+  if (name === "metadata" || name === "error") return true;
+  return namespaces.some((wanted) => {
+    const segments = wanted === "" ? [] : wanted.split("|");
+    return segments.length === namespace.length && isPrefixMatch(namespace, segments);
+  });
 }
