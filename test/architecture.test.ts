@@ -18,7 +18,7 @@ const ONLY_IN: readonly (readonly [package_: RegExp, folders: readonly string[]]
   [/^@aws-sdk\/|^@smithy\//, ["bodies"]],
   [/^@?hono(\/|$)/, ["api"]],
   [/^(@langchain\/|langchain$)/, ["checkpoint", "effects", "engine", "index.ts", "testing", "testing.ts"]],
-  [/^pino$|^@opentelemetry\//, ["observe"]],
+  [/^pino$|^prom-client$|^@opentelemetry\//, ["observe"]],
 ];
 const IMPORT =
   /(?:^|[\s;}])(?:import|export)\s[^"';]*?from\s*"([^"]+)"|\bimport\s*\(?\s*"([^"]+)"|\bnew URL\(\s*"(\.[^"]+\.js)"/g;

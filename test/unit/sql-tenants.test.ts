@@ -25,6 +25,11 @@ const FOR_ALL_TENANTS = [
   // A browser asks before it says whose page it shows.
   /^select 1 from channel_accounts where kind = 'web' and settings -> 'allowed_origins' \? \$1 limit 1$/,
   /^delete from inbound_events where received_at < /,
+  // How many there are, for operators.
+  /^select \(select count\(\*\)::int from \( select 1 from runs where status = 'pending' and head /,
+  /^select \(select count\(\*\)::int from \( select 1 from deliveries where status in /,
+  /^select k\.kind, found\.overdue, found\.seconds from unnest\(\$1::text\[\]\) k\(kind\) /,
+  /^select count\(\*\)::int as n from \(select 1 from approvals where status = 'pending' limit \$1\) a$/,
 ];
 
 /** The SQL texts in a source file that touch more tables of tenants than they name tenants. */

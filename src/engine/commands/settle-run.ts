@@ -19,6 +19,8 @@ export type SettleOptions = Readonly<{
   preview: (error: RunError) => string | null;
   /** Runs are held back by limits that the database doesn't know: each that ends may let another start. */
   limited?: boolean;
+  /** Told how each attempt ended, once that is stored. */
+  onEnd?: (outcome: Outcome["kind"]) => void;
 }>;
 
 /** `final`: stream events that must not be seen before the outcome. `ifSpent`: those for a run that isn't tried again. */
@@ -36,7 +38,10 @@ type Ended = Exclude<Outcome, HandedBack>;
 const AT_ONCE = 50;
 
 /** Settles the attempts of one owner. */
-export function createSettler(deps: Deps, { moveAfterMs, preview, limited = false }: SettleOptions): Settle {
+export function createSettler(
+  deps: Deps,
+  { moveAfterMs, preview, limited = false, onEnd = () => {} }: SettleOptions,
+): Settle {
   const options = { moveAfterMs, keepEphemeralMs: EPHEMERAL_KEEP_MS };
   const alone = async (settlement: Settlement): Promise<Settled | undefined> =>
     (await settleRuns(deps.db, [settlement], { ...options, wait: true }))[0];
@@ -49,7 +54,7 @@ export function createSettler(deps: Deps, { moveAfterMs, preview, limited = fals
 
   return async (lease, outcome, { final, ifSpent }, posted = []) => {
     if (isHandedBack(outcome)) {
-      if (await handBackRun(deps, lease, outcome, { finalChunks: final, moveAfterMs })) return;
+      if (await handBackRun(deps, lease, outcome, { finalChunks: final, moveAfterMs })) return onEnd(outcome.kind);
       if (outcome.kind !== "retry" && outcome.kind !== "outage") return;
       return end(lease, { ...outcome, kind: "error", waitsFor: "person" }, [...final, ...ifSpent], []);
     }
@@ -66,6 +71,7 @@ export function createSettler(deps: Deps, { moveAfterMs, preview, limited = fals
     const first = await together(settlement);
     const settled = first.how === "locked" ? await alone(settlement) : first;
     if (settled?.how !== "done") throw leaseLost(lease);
+    onEnd(outcome.kind);
     if (settled.freed || limited) deps.notifier.notify("runs");
     deps.notifier.notify("stream", lease.runId);
     deps.notifier.notify("ended", lease.runId);
