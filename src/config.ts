@@ -26,6 +26,7 @@ export type Config = Readonly<{
   dbPool: number;
   previews: boolean;
   identityHeaders: boolean;
+  testRoutes: boolean;
   telegramApiRoot: string | null;
   whatsappApiRoot: string | null;
   slackApiRoot: string | null;
@@ -250,6 +251,13 @@ const SETTINGS = {
     field: "identityHeaders",
     about:
       "Whether X-Perdure-Person and X-Perdure-Roles say who asks: only where a proxy in front sets them, whatever the client sends.",
+    default: "off",
+    schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
+  PERDURE_TEST_ROUTES: {
+    field: "testRoutes",
+    about:
+      "Whether POST /internal/truncate deletes all threads, assistants and items: for suites of tests, never for people's.",
     default: "off",
     schema: oneOf("on", "off").transform((text) => text === "on"),
   },

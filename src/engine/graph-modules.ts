@@ -4,6 +4,7 @@ import Module, { register as registerHooks } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { EngineError } from "../core/errors.js";
+import { provideGraphLogger } from "../observe/graph-log.js";
 
 let registered: Promise<void> | null = null;
 
@@ -16,6 +17,7 @@ export async function importGraphModule(file: string, where: string): Promise<Re
   }
   registered ??= registerTypeScript();
   await registered;
+  provideGraphLogger();
   try {
     return (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
   } catch (cause) {

@@ -23,6 +23,7 @@ describe("the configuration from the environment", () => {
       dbPool: 10,
       previews: true,
       identityHeaders: false,
+      testRoutes: false,
       telegramApiRoot: null,
       followupsPerThread: 10,
       followupsPerTenant: 1_000,
