@@ -28,6 +28,7 @@ import { followupLimits, type FollowupSettings } from "./core/followup-limits.js
 import { DEFAULT_TENANT, type Ids } from "./core/ids.js";
 import type { PolicyOf } from "./core/policy.js";
 import type { Retention } from "./core/retention.js";
+import type { ThreadTtl } from "./core/thread-ttl.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
 import { openDb } from "./db/pool.js";
@@ -60,6 +61,8 @@ import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
 import { openStore, type GraphStore } from "./engine/store.js";
+import { createMeasures, GAUGES } from "./engine/measures.js";
+import { createMeters } from "./observe/meters.js";
 import { preview } from "./observe/preview.js";
 import type { ConfiguredLimits } from "./runs/claim.js";
 
@@ -173,8 +176,12 @@ export type EngineSettings = Readonly<{
   logLevel: string;
   /** Null: everything is kept for ever. */
   retention: Retention | null;
+  /** How long threads that clients make are kept, where they don't say so; null or left out: for ever. */
+  threadTtl?: ThreadTtl | null;
   /** Whether headers say who asks. */
   identityHeaders: boolean;
+  /** Whether what only suites of tests may ask for is served. */
+  testRoutes?: boolean;
   approvals: ApprovalDefaults;
   /** How the runs of a graph are treated when something goes wrong. */
   policyOf: PolicyOf;
@@ -219,8 +226,10 @@ export function composeEngine(
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
     callerOf: settings.identityHeaders ? callerFrom : () => UNKNOWN,
     approvals: (graphId) => policyOf(settings.approvals, graphId),
+    threadTtl: settings.threadTtl ?? null,
     bodyReader,
     readiness: { prepared: false },
+    testRoutes: settings.testRoutes ?? false,
     policyOf: settings.policyOf,
     accounts: createAccounts(channelsOf(settings), keys, apiRootsOf(settings)),
     webhookRefusal: (url) => whyNot(url, settings.webhookRules ?? ANY_WEBHOOK, settings.webhookPrivate ?? false),
@@ -233,6 +242,8 @@ export function composeEngine(
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
     handover: createHandover(),
+    meters: createMeters(GAUGES),
+    measures: createMeasures(deps),
     slots,
     edits: { owner, combiner: createCombiner(deps, owner), leaseMs, moveAfterMs },
     onTouch: source === null ? null : createOnTouch(source, graphs, settings.adoptGraph ?? null),
@@ -322,6 +333,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
   const settle = createSettler(deps, {
     moveAfterMs: settings.moveAfterMs,
     limited: isLimited(limitsOf(engine)),
+    onEnd: (outcome) => engine.meters.attemptEnded(outcome),
     preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
   });
   const stores = { combiner: edits.combiner, settle };

@@ -19,15 +19,19 @@ import { channelWebhookRoutes } from "./routes/channel-webhooks.js";
 import { failedRunRoutes } from "./routes/failed-runs.js";
 import { assistantRoutes } from "./routes/assistants.js";
 import { manyRunsRoutes } from "./routes/many-runs.js";
+import { docsRoutes } from "./routes/docs.js";
 import { metaRoutes } from "./routes/meta.js";
+import { measureRequests, metricsRoutes } from "./routes/metrics.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { runLogRoutes } from "./routes/run-log.js";
 import { protocolRoutes } from "./protocol/routes.js";
 import { runRoutes } from "./routes/runs.js";
+import { truncateRoutes } from "./routes/truncate.js";
 import { widgetRoutes } from "./widget/routes.js";
 import { widgetScriptRoutes } from "./widget/script.js";
 import { stateRoutes } from "./routes/state.js";
 import { storeRoutes } from "./routes/store.js";
+import { threadStreamRoutes } from "./routes/thread-stream.js";
 import { threadRoutes } from "./routes/threads.js";
 
 const EXPOSED_HEADERS = [
@@ -52,18 +56,22 @@ export function createApp(engine: Engine): Hono {
   app.notFound((c) => {
     throw new HTTPException(404, { message: `Nothing is served at ${c.req.method} ${c.req.path}` });
   });
+  app.use(measureRequests(engine));
   app.use(requestId(engine));
   // With rules of its own for browsers.
   app.route("/", widgetRoutes(engine));
   // Browsers ask for what they need; allowing what they ask for covers every x- header.
   app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
   app.route("/", metaRoutes(engine));
+  app.route("/", docsRoutes());
   app.route("/", widgetScriptRoutes());
   app.route("/", channelWebhookRoutes(engine));
   app.use(tenant(engine));
+  app.route("/", metricsRoutes(engine));
   app.route("/", assistantRoutes(engine));
   app.route("/", threadRoutes(engine));
   app.route("/", stateRoutes(engine));
+  app.route("/", threadStreamRoutes(engine));
   app.route("/", manyRunsRoutes(engine));
   // Before runs, whose ids would take its paths.
   app.route("/", cronRoutes(engine));
@@ -79,6 +87,7 @@ export function createApp(engine: Engine): Hono {
   app.route("/", contactRoutes(engine));
   app.route("/", scheduleRoutes(engine));
   app.route("/", storeRoutes(engine));
+  if (engine.testRoutes) app.route("/", truncateRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

@@ -71,44 +71,70 @@ export function readQuery<S extends z.ZodType>(c: Context<ApiEnv>, schema: S): z
 
 const repeated = z.array(z.string()).optional();
 
+/** What the values of a query's fields are, for the API's description: they all arrive as lists of text. */
+const forms = new WeakMap<z.ZodType, Readonly<Record<string, unknown>>>();
+
+function form<S extends z.ZodType>(schema: S, is: Readonly<Record<string, unknown>>): S {
+  forms.set(schema, is);
+  return schema;
+}
+
+/** Undefined for what isn't one of the kinds below. */
+export function formOf(schema: z.ZodType): Readonly<Record<string, unknown>> | undefined {
+  return forms.get(schema);
+}
+
 /** A boolean in a query: `true`, `1` and `yes`, in any case, are true. */
-export const flag = repeated.transform((values, context) => {
-  const value = values?.at(-1)?.toLowerCase();
-  if (value === undefined || ["false", "0", "no", ""].includes(value)) return false;
-  if (["true", "1", "yes"].includes(value)) return true;
-  context.addIssue({ code: "custom", message: "must be true or false" });
-  return z.NEVER;
-});
+export const flag = form(
+  repeated.transform((values, context) => {
+    const value = values?.at(-1)?.toLowerCase();
+    if (value === undefined || ["false", "0", "no", ""].includes(value)) return false;
+    if (["true", "1", "yes"].includes(value)) return true;
+    context.addIssue({ code: "custom", message: "must be true or false" });
+    return z.NEVER;
+  }),
+  { type: "boolean" },
+);
 
 /** A list in a query, in each form that stock clients send: repeated keys, one JSON array, commas. */
-export const list = repeated.transform((values, context): string[] | undefined => {
-  if (values === undefined) return undefined;
-  const only = values[0];
-  if (values.length > 1 || only === undefined) return values;
-  if (only === "") return undefined;
-  if (!only.startsWith("[")) return only.split(",").map((part) => part.trim());
-  try {
-    const parsed = z.array(z.string()).safeParse(JSON.parse(only));
-    if (parsed.success) return parsed.data;
-  } catch {
-    // Said below, with the shape that was expected.
-  }
-  context.addIssue({ code: "custom", message: "must be a list: repeated keys, a JSON array of strings, or commas" });
-  return z.NEVER;
-});
+export const list = form(
+  repeated.transform((values, context): string[] | undefined => {
+    if (values === undefined) return undefined;
+    const only = values[0];
+    if (values.length > 1 || only === undefined) return values;
+    if (only === "") return undefined;
+    if (!only.startsWith("[")) return only.split(",").map((part) => part.trim());
+    try {
+      const parsed = z.array(z.string()).safeParse(JSON.parse(only));
+      if (parsed.success) return parsed.data;
+    } catch {
+      // Said below, with the shape that was expected.
+    }
+    context.addIssue({ code: "custom", message: "must be a list: repeated keys, a JSON array of strings, or commas" });
+    return z.NEVER;
+  }),
+  { type: "array", items: { type: "string" } },
+);
+
+/** A list in a query that only comes as repeated keys, since each value may be empty or hold commas. */
+export const texts = form(z.array(z.string()).optional(), { type: "array", items: { type: "string" } });
 
 /** A single value in a query; the last one counts. */
-export const one = repeated.transform((values) => values?.at(-1));
+export const one = form(
+  repeated.transform((values) => values?.at(-1)),
+  { type: "string" },
+);
 
 /** A whole number in a query within bounds. */
 export function integer(bounds: Readonly<{ min: number; max: number; fallback: number }>) {
-  return one.transform((text, context) => {
+  const schema = one.transform((text, context) => {
     if (text === undefined) return bounds.fallback;
     const value = Number(text);
     if (/^\d+$/.test(text) && value >= bounds.min && value <= bounds.max) return value;
     context.addIssue({ code: "custom", message: `must be a whole number from ${bounds.min} to ${bounds.max}` });
     return z.NEVER;
   });
+  return form(schema, { type: "integer", minimum: bounds.min, maximum: bounds.max, default: bounds.fallback });
 }
 
 function invalid(issues: readonly z.core.$ZodIssue[]): EngineError {

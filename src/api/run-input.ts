@@ -5,6 +5,7 @@ import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { RunPolicy } from "../core/policy.js";
 import type { Priority } from "../core/run.js";
+import type { ThreadTtl } from "../core/thread-ttl.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
 import type { CheckpointRef, RunCommand, RunRequest } from "../engine/commands/request.js";
 import { PROTOCOL_MODES } from "../engine/stream/plan.js";
@@ -19,6 +20,8 @@ type Asked = Readonly<{
   priority: Priority | null;
   headers: Headers;
   caller: Caller;
+  /** Of threads that are made where nothing is said of it; null: for ever. */
+  threadTtl: ThreadTtl | null;
   /** The caller waits for the end and looks at nothing before. */
   waits: boolean;
   /** It is watched over the thread protocol. */
@@ -55,7 +58,10 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     graph: null,
     createdBy: "api",
     webhook: body.webhook ?? null,
+    keepsLast: (body.durability ?? (body.checkpoint_during === false ? "exit" : null)) === "exit",
     ifVersionCounts: true,
+    threadTtl: body.ttl ?? null,
+    newThreadTtl: asked.threadTtl,
   };
 }
 

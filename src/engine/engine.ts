@@ -6,6 +6,7 @@ import type { Deps } from "../core/deps.js";
 import type { FollowupLimits } from "../core/followup-limits.js";
 import type { TenantId } from "../core/ids.js";
 import type { PolicyOf } from "../core/policy.js";
+import type { ThreadTtl } from "../core/thread-ttl.js";
 import type { OnTouch } from "./adopt/on-touch.js";
 import type { Accounts } from "./channel-accounts.js";
 import type { AcceptRun } from "./commands/accept-run.js";
@@ -14,6 +15,8 @@ import type { Graphs } from "./graphs.js";
 import type { InboxNews } from "./inbox-news.js";
 import type { Handover } from "./handover.js";
 import type { OutreachLimits } from "../core/outreach-limits.js";
+import type { Measures } from "./measures.js";
+import type { Meters } from "../observe/meters.js";
 import type { Reads } from "./reads.js";
 import type { TenantStore } from "./tenant-store.js";
 import type { ThreadNews } from "./thread-news.js";
@@ -27,6 +30,8 @@ export type Engine = Readonly<{
   callerOf(headers: Headers): Caller;
   /** What questions of a graph come with, unless they say so themselves. */
   approvals(graphId: string): ApprovalPolicy;
+  /** How long threads that clients make are kept, where they don't say so; null: for ever. */
+  threadTtl: ThreadTtl | null;
   /** How the runs of a graph are treated when something goes wrong. */
   policyOf: PolicyOf;
   /** Reads what checkpoints name; one per process, for its cache. */
@@ -43,12 +48,18 @@ export type Engine = Readonly<{
   inboxNews: InboxNews;
   /** What graphs keep beside threads (`runtime.store`), and requests read and write. */
   storeOf(tenantId: TenantId): TenantStore;
+  /** Whether what only suites of tests may ask for is served. */
+  testRoutes: boolean;
   /** Wakes who follows a thread. */
   threadNews: ThreadNews;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;
   handover: Handover;
+  /** What this process counts for operators. */
+  meters: Meters;
+  /** What operators watch of the whole installation. */
+  measures: Measures;
   /** Set once this process has done what comes before the first request. */
   readiness: { prepared: boolean };
   edits: EditSettings;

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { ApiEnv } from "../../src/api/env.js";
 import { errorResponse } from "../../src/api/http-errors.js";
 import { flag, IGNORED_FIELDS_HEADER, integer, list, pathId, readBody, readQuery } from "../../src/api/request.js";
-import { absent, checkpoint, jsonObject, notServed, object } from "../../src/api/schemas/parts.js";
+import { absent, checkpoint, jsonObject, object, ttl } from "../../src/api/schemas/parts.js";
 import type { Log, LogFields } from "../../src/core/deps.js";
 import { EngineError } from "../../src/core/errors.js";
 
@@ -17,7 +17,7 @@ function door(log: Partial<Log> = {}) {
     metadata: absent(jsonObject),
     checkpoint: absent(checkpoint),
     context: absent(object),
-    ttl: notServed,
+    ttl: absent(ttl),
   });
   app.post("/body", async (c) => c.json((await readBody(c, schema)) as object));
   app.get("/id/:thread_id", (c) => c.text(pathId(c, "thread_id")));
@@ -49,7 +49,7 @@ describe("bodies", () => {
   test.each([
     ['{"metadata":5}', "metadata: "],
     ['{"checkpoint":{"checkpoint_id":"7"}}', "checkpoint.checkpoint_id: must be a UUID"],
-    ['{"ttl":60}', "ttl: is not supported by this server yet"],
+    ['{"ttl":0}', "ttl: must be minutes, or {ttl: minutes, strategy: delete or keep_latest}, ten years at most"],
     ['{"metadata":{"a":{"b":["ok","x\\u0000"]}}}', "metadata.a.b[1]: must not contain NUL or a lone surrogate"],
     ['{"metadata":{"a\\u0000b":1}}', "metadata.a\\u0000b: keys must not contain NUL"],
     ['{"metadata":{"a":"\\ud800"}}', "metadata.a: must not contain NUL or a lone surrogate"],
@@ -103,7 +103,7 @@ describe("bodies", () => {
 
   test("null means not given", async () => {
     const response = await post('{"metadata":null,"ttl":null,"checkpoint":{"checkpoint_id":null}}');
-    expect(await response.json()).toEqual({ checkpoint: {}, ttl: null });
+    expect(await response.json()).toEqual({ checkpoint: {} });
   });
 
   test("fields nobody knows are let through and named", async () => {

@@ -6,8 +6,11 @@ import { dirname, join } from "node:path";
 import ts from "typescript";
 import { describe, expect, test } from "vitest";
 import type { z } from "zod";
+import { threadStreamQuery } from "../../src/api/routes/thread-stream.js";
 import * as assistants from "../../src/api/schemas/assistants.js";
+import * as crons from "../../src/api/schemas/crons.js";
 import * as runs from "../../src/api/schemas/runs.js";
+import * as store from "../../src/api/schemas/store.js";
 import * as threads from "../../src/api/schemas/threads.js";
 
 const DIST = dirname(createRequire(import.meta.url).resolve("@langchain/langgraph-sdk"));
@@ -64,6 +67,20 @@ const assistantSettings = {
 const page = { ...signal, limit: does(5), offset: does(1) };
 const sorted = { ...page, sortBy: does("created_at"), sortOrder: does("asc") };
 
+/** What a run is asked but a cron is not: there is nobody who waits, and no thread to go back on. */
+const notOfCrons = {
+  ...{ checkpointId: client, checkpoint: client, onCompletion: client, onDisconnect: client, afterSeconds: client },
+  ...{ ifNotExists: client, command: client, strictResume: client, feedbackKeys: client, _langsmithTracer: client },
+};
+const { streamMode: _mode, streamSubgraphs: _subgraphs, streamResumable: _resumable, ...invoked } = asked;
+const ofCron = { ...invoked, ...notOfCrons };
+const { feedbackKeys: _keys, ...ofCronUpdate } = ofCron;
+const cronSettings = {
+  ...{ schedule: does("0 9 * * *"), timezone: does("UTC"), enabled: does(true), onRunCompleted: does("delete") },
+  ...{ streamMode: does(["values"]), streamSubgraphs: does(true), streamResumable: does(true) },
+};
+const cronCreate = { ...ofCron, ...cronSettings, endTime: does("2030-01-01T00:00:00Z") };
+
 const METHODS: Readonly<Record<string, Method>> = {
   "assistants.get": { schema: null, fields: signal },
   "assistants.getGraph": { schema: null, fields: { ...signal, xray: client } },
@@ -102,8 +119,8 @@ const METHODS: Readonly<Record<string, Method>> = {
       ifExists: does("do_nothing"),
       // The client puts it into the metadata.
       graphId: client,
-      supersteps: refused([{ updates: [] }]),
-      ttl: refused({ ttl: 5, strategy: "delete" }),
+      supersteps: does([{ updates: [{ values: { a: 1 }, as_node: "n" }] }]),
+      ttl: does({ ttl: 5, strategy: "delete" }),
     },
   },
   "threads.copy": { schema: null, fields: signal },
@@ -112,7 +129,7 @@ const METHODS: Readonly<Record<string, Method>> = {
     fields: {
       ...signal,
       metadata: does({ a: 1 }),
-      ttl: refused({ ttl: 5, strategy: "delete" }),
+      ttl: does({ ttl: 5, strategy: "keep_latest" }),
       returnMinimal: client,
     },
   },
@@ -148,7 +165,7 @@ const METHODS: Readonly<Record<string, Method>> = {
       asNode: does("n"),
     },
   },
-  "threads.patchState": { schema: null, fields: signal },
+  "threads.patchState": { schema: threads.statePatch, fields: signal },
   "threads.getHistory": {
     schema: threads.stateHistory,
     fields: {
@@ -160,9 +177,14 @@ const METHODS: Readonly<Record<string, Method>> = {
       select: does(["values.a"]),
     },
   },
-  "threads.joinStream": { schema: null, fields: { ...signal, lastEventId: client, streamMode: client } },
+  "threads.joinStream": {
+    schema: threadStreamQuery,
+    // The id is a header.
+    fields: { ...signal, lastEventId: client, streamMode: does(["lifecycle"]) },
+  },
   "runs.stream": {
     schema: runs.runCreate,
+    // In the query; `runs.joinStream` has it in its own.
     fields: { ...streamed, streamNamespaces: client },
   },
   "runs.create": { schema: runs.runCreate, fields: asked },
@@ -205,11 +227,57 @@ const METHODS: Readonly<Record<string, Method>> = {
       lastEventId: client,
       checkpointId: refused([ID]),
       streamMode: does(["values"]),
-      streamNamespaces: { refused: ["a"], as: "namespace" },
+      streamNamespaces: does(["a"], "namespace"),
       streamIdleReconnect: client,
     },
   },
   "runs.delete": { schema: null, fields: signal },
+  "crons.create": { schema: crons.cronCreate, fields: cronCreate },
+  "crons.createForThread": { schema: crons.threadCronCreate, fields: { ...cronCreate, onRunCompleted: does("keep") } },
+  "crons.update": {
+    schema: crons.cronPatch,
+    fields: {
+      ...ofCronUpdate,
+      ...cronSettings,
+      checkpointDuring: client,
+      multitaskStrategy: client,
+      endTime: does(null),
+    },
+  },
+  "crons.delete": { schema: null, fields: signal },
+  "crons.search": {
+    schema: crons.cronSearch,
+    fields: {
+      ...sorted,
+      assistantId: does(ID),
+      threadId: does(ID),
+      enabled: does(true),
+      select: does(["cron_id"]),
+      metadata: does({ a: 1 }),
+    },
+  },
+  "crons.count": {
+    schema: crons.cronCount,
+    fields: { ...signal, assistantId: does(ID), threadId: does(ID), metadata: does({ a: 1 }) },
+  },
+  "store.putItem": {
+    schema: store.itemPut,
+    // Which fields of an item are found by their meaning needs an index, which the store doesn't have.
+    fields: { ...signal, index: { refused: ["a"] }, ttl: does(5) },
+  },
+  "store.getItem": { schema: store.itemGet, fields: { ...signal, refreshTtl: does(["true"]) } },
+  "store.deleteItem": { schema: store.itemDelete, fields: signal },
+  "store.searchItems": {
+    schema: store.itemSearch,
+    fields: {
+      ...{ ...signal, filter: does({ a: 1 }), limit: does(5), offset: does(1), query: does("q") },
+      refreshTtl: does(true),
+    },
+  },
+  "store.listNamespaces": {
+    schema: store.namespaceList,
+    fields: { ...page, prefix: does(["a"]), suffix: does(["a"]), maxDepth: does(1) },
+  },
 };
 
 const declared = declaredFields();
@@ -239,7 +307,11 @@ describe.each(rows)("$method: $name", ({ schema, name, field }) => {
 
 /** What a request can't be without. */
 function needed(schema: z.ZodType): Record<string, unknown> {
-  const all = { assistant_id: "a", graph_id: "g", version: 1, thread_ids: [] };
+  const all = {
+    ...{ assistant_id: "a", graph_id: "g", version: 1, thread_ids: [], schedule: "0 9 * * *" },
+    // Of a query they come as lists.
+    ...(schema === store.itemGet ? { namespace: ["a"], key: ["k"] } : { namespace: ["a"], key: "k", value: {} }),
+  };
   const missing = new Set((schema.safeParse({}).error?.issues ?? []).map(({ path }) => path[0]));
   return Object.fromEntries(Object.entries(all).filter(([key]) => missing.has(key)));
 }
@@ -251,7 +323,7 @@ function declaredFields(): Map<string, string[]> {
     if (ts.isInterfaceDeclaration(node)) interfaces.set(node.name.text, node);
   }
   const found = new Map<string, Set<string>>();
-  for (const area of ["assistants", "threads", "runs"]) {
+  for (const area of ["assistants", "threads", "runs", "crons", "store"]) {
     const [type] = parse(`client/${area}/index.d.ts`).statements.filter(ts.isClassDeclaration);
     for (const member of type?.members ?? []) {
       // The stream of a thread has a type of its own, with what the client makes of it.

@@ -70,8 +70,8 @@ describe("creating", () => {
     [{ metadata: { a: "\ud800" } }, "metadata.a: "],
     [{ metadata: [] }, "metadata: "],
     [{ if_exists: "replace" }, "if_exists: "],
-    [{ ttl: { ttl: 5, strategy: "delete" } }, "ttl: is not supported"],
-    [{ supersteps: [{ updates: [] }] }, "supersteps: is not supported"],
+    [{ ttl: { ttl: 5, strategy: "forget" } }, "ttl: must be minutes"],
+    [{ supersteps: [{ updates: [] }] }, "supersteps[0].updates: "],
   ])("%j is refused and leaves nothing behind", (body, message) =>
     running(async (engine) => {
       const before = await engine.client.threads.count();
@@ -297,7 +297,7 @@ describe("labelling", () => {
       expect(patched.metadata).toEqual({ a: 1, b: 2, d: "ü" });
       expect(await client.threads.update(thread_id, { metadata: { e: 1 }, returnMinimal: true })).toBeUndefined();
       expect((await client.threads.get(thread_id)).metadata).toMatchObject({ e: 1 });
-      await expect(client.threads.update(thread_id, { ttl: 5 })).rejects.toThrow("HTTP 422: ttl: ");
+      await expect(client.threads.update(thread_id, { ttl: -5 })).rejects.toThrow("HTTP 422: ttl: ");
     }));
 });
 

@@ -16,14 +16,14 @@ import { integer, one, pathId, readBody, readQuery } from "../request.js";
 import { runShape } from "../../engine/run-shape.js";
 import { absent, text, uuid } from "../schemas/parts.js";
 
-const approvalList = z.object({
+export const approvalList = z.object({
   status: one.pipe(z.enum(LISTED).optional()),
   thread_id: one.pipe(uuid.optional()),
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 });
 
-const decisionBody = z.object({
+export const decisionBody = z.object({
   value: z.unknown().refine((value) => value !== undefined, "is required: what the graph's interrupt() returns"),
   decided_by: absent(text.min(1).max(200)),
 });

@@ -55,7 +55,7 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   routes.get("/assistants/:assistant_id", async (c) => json(c, toWire(await find(engine, c))));
 
   routes.get("/assistants/:assistant_id/graph", async (c) => {
-    const { xray } = readQuery(c, z.object({ xray: depth }));
+    const { xray } = readQuery(c, graphQuery);
     return c.json(await drawGraph(graphs, await find(engine, c), xray));
   });
 
@@ -65,7 +65,7 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.get("/assistants/:assistant_id/subgraphs/:namespace?", async (c) => {
-    const { recurse } = readQuery(c, z.object({ recurse: flag }));
+    const { recurse } = readQuery(c, subgraphsQuery);
     const assistant = await find(engine, c);
     const found = await describeSubgraphs(graphs, assistant, { namespace: c.req.param("namespace"), recurse });
     const wire = Object.entries(found).map(([namespace, schemas]) => [namespace, schemasToWire(assistant, schemas)]);
@@ -101,7 +101,7 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.delete("/assistants/:assistant_id", async (c) => {
-    const { delete_threads: deleteThreads } = readQuery(c, z.object({ delete_threads: flag }));
+    const { delete_threads: deleteThreads } = readQuery(c, deleteQuery);
     const assistant = await find(engine, c);
     const { moveAfterMs } = engine.edits;
     await deleteAssistant(deps, { tenantId: c.get("tenantId"), assistant, deleteThreads, moveAfterMs });
@@ -146,6 +146,10 @@ const depth = one.transform((value, context): boolean | number => {
   context.addIssue({ code: "custom", message: "must be true, false or a depth" });
   return z.NEVER;
 });
+
+export const graphQuery = z.object({ xray: depth });
+export const subgraphsQuery = z.object({ recurse: flag });
+export const deleteQuery = z.object({ delete_threads: flag });
 
 async function find(engine: Engine, c: Context<ApiEnv>): Promise<AssistantRow> {
   const idOrGraphId = c.req.param("assistant_id") ?? "";

@@ -15,17 +15,17 @@ import { absent, text } from "../schemas/parts.js";
 const whole = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const money = z.number().min(0).max(1e12);
 /** What is left out has no limit. */
-const budgetBody = z.object({
+export const budgetBody = z.object({
   cost: absent(money),
   tokens: absent(whole),
   steps: absent(whole.max(2_147_483_647)),
   active_ms: absent(whole),
 });
-const budgetList = z.object({
+export const budgetList = z.object({
   scope: one.pipe(z.enum(BUDGET_SCOPES).optional()),
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
 });
-const priceBody = z.object({ input_cost: money, output_cost: money });
+export const priceBody = z.object({ input_cost: money, output_cost: money });
 
 export function budgetRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();

@@ -24,8 +24,8 @@ const page = {
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 };
-const conversationList = z.object({ thread_id: one.pipe(uuid.optional()), ...page });
-const deliveryList = z.object({
+export const conversationList = z.object({ thread_id: one.pipe(uuid.optional()), ...page });
+export const deliveryList = z.object({
   thread_id: one.pipe(uuid.optional()),
   status: one.pipe(z.enum(DELIVERY_STATUSES).optional()),
   ...page,

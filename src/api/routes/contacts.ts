@@ -23,8 +23,8 @@ const page = {
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 };
-const contactList = z.object({ key: one, ...page });
-const suppressionList = z.object({ contact_key: one, ...page });
+export const contactList = z.object({ key: one, ...page });
+export const suppressionList = z.object({ contact_key: one, ...page });
 
 export function contactRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();

@@ -25,7 +25,7 @@ type C = Context<ApiEnv>;
 /** What its runs are asked, as parsed. */
 type Payload = RunCreate;
 
-const firingList = z.object({
+export const firingList = z.object({
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 });
@@ -167,7 +167,7 @@ type Asked = Readonly<{
 async function encoded(engine: Engine, { tenantId, threadId, assistant, payload }: Asked) {
   refuseWebhook(engine, payload);
   const policy = engine.policyOf(assistant.graphId);
-  const context = { priority: null, headers: new Headers(), caller: UNKNOWN, waits: false };
+  const context = { priority: null, headers: new Headers(), caller: UNKNOWN, threadTtl: null, waits: false };
   const input = runInput(payload, { tenantId, threadId, assistant, policy, ...context });
   await refuseUnknown(engine, input);
   const { request, metadata, multitaskStrategy, webhook = null } = input;

@@ -11,7 +11,7 @@ import { json } from "../reply.js";
 import { integer, one, readQuery } from "../request.js";
 import { uuid } from "../schemas/parts.js";
 
-const effectList = z.object({
+export const effectList = z.object({
   thread_id: one.pipe(uuid.optional()),
   run_id: one.pipe(uuid.optional()),
   status: one.pipe(z.enum(EFFECT_STATUSES).optional()),

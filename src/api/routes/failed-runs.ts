@@ -13,12 +13,12 @@ import { flag, integer, pathId, readBody, readQuery } from "../request.js";
 import { runShape } from "../../engine/run-shape.js";
 import { absent, text } from "../schemas/parts.js";
 
-const runList = z.object({
+export const runList = z.object({
   needs_attention: flag,
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 });
-const resolution = z.object({ by: absent(text.min(1).max(200)) });
+export const resolution = z.object({ by: absent(text.min(1).max(200)) });
 
 export function failedRunRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();

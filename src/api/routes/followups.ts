@@ -18,7 +18,7 @@ import { integer, one, pathId, readBody, readQuery } from "../request.js";
 import { followupCreate, followupReschedule } from "../schemas/followups.js";
 import { uuid } from "../schemas/parts.js";
 
-const followupList = z.object({
+export const followupList = z.object({
   thread_id: one.pipe(uuid.optional()),
   status: one.pipe(z.enum(FOLLOWUP_STATUSES).optional()),
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),

@@ -9,6 +9,7 @@ import type { ApiEnv } from "../env.js";
 import { one, readQuery } from "../request.js";
 
 const DATABASE_ANSWER_MS = 2_000;
+export const readyQuery = z.object({ check_db: one });
 
 export function metaRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
@@ -16,7 +17,7 @@ export function metaRoutes(engine: Engine): Hono<ApiEnv> {
 
   // Without a database nothing can be accepted, so readiness asks it unless the caller wants liveness (`check_db=0`).
   routes.get("/ok", async (c) => {
-    const { check_db } = readQuery(c, z.object({ check_db: one }));
+    const { check_db } = readQuery(c, readyQuery);
     if (check_db !== "0" && check_db !== "false") await isReady(engine);
     return c.json({ ok: true });
   });
@@ -27,7 +28,10 @@ export function metaRoutes(engine: Engine): Hono<ApiEnv> {
       langgraph_js_version: versions.langgraph,
       context: "js",
       engine: "perdure",
-      flags: { assistants: true, crons: false, langsmith: false, langsmith_tracing_replicas: false },
+      flags: {
+        ...{ assistants: true, crons: true, langsmith: false, langsmith_tracing_replicas: false },
+        ...{ stream_namespaces: true, strict_resume: true },
+      },
     }),
   );
 

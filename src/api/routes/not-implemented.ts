@@ -4,18 +4,12 @@ import { EngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 
 const UNSERVED: readonly (readonly [method: string, path: string])[] = [
-  ["GET", "/threads/:thread_id/storage"],
-  ["PATCH", "/threads/:thread_id/state"],
-  ["GET", "/threads/:thread_id/stream"],
   ["POST", "/ui/:graph_id"],
   ["GET", "/ui/:graph_id/:file"],
   ["POST", "/mcp"],
   ["GET", "/mcp"],
   ["DELETE", "/mcp"],
   ["POST", "/a2a/:assistant_id"],
-  ["GET", "/metrics"],
-  ["GET", "/docs"],
-  ["GET", "/openapi.json"],
   ["GET", "/threads/:thread_id/runs/:run_id/record"],
 ];
 

@@ -12,7 +12,7 @@ import { json } from "../reply.js";
 import { integer, one, pathId, readQuery } from "../request.js";
 import { sseLog } from "../sse.js";
 
-const logQuery = z.object({ after: one, limit: integer({ min: 1, max: 1_000, fallback: 100 }) });
+export const logQuery = z.object({ after: one, limit: integer({ min: 1, max: 1_000, fallback: 100 }) });
 
 export function runLogRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();

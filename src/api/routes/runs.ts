@@ -54,11 +54,14 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
       return resultOrLocation(engine, c, run, { seconds, isNew: !again });
     });
     routes.post(`${base}/stream`, async (c) => {
-      readQuery(c, runStreamCreate);
+      const { namespace: namespaces } = readQuery(c, runStreamCreate);
       const { run, onDisconnect } = await create(engine, c, kind, "stream");
       const path = kind === "stateful" ? `/threads/${run.threadId}/runs/${run.runId}` : `/runs/${run.runId}`;
-      c.header("Location", `${path}/stream?last_event_id=-1`);
-      return sse(c, engine, run, { afterId: -1, onDisconnect });
+      // Who comes back asks for what is here, and nothing more.
+      const again = new URLSearchParams({ last_event_id: "-1" });
+      for (const namespace of namespaces ?? []) again.append("namespace", namespace);
+      c.header("Location", `${path}/stream?${again}`);
+      return sse(c, engine, run, { afterId: -1, namespaces, onDisconnect });
     });
     routes.post(`${base}/wait`, async (c) => {
       const { run, again, onDisconnect } = await create(engine, c, kind, "wait");
@@ -97,6 +100,7 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
       return sse(c, engine, run, {
         afterId: lastEventId(c.req.header("Last-Event-ID") || query.last_event_id),
         modes: query.stream_mode === undefined ? undefined : new Set<string>(query.stream_mode),
+        namespaces: query.namespace,
         onDisconnect: query.cancel_on_disconnect ? canceller(engine, run) : undefined,
       });
     });
@@ -201,7 +205,9 @@ export async function inputOf(
   const caller = engine.callerOf(headers);
   const policy = engine.policyOf(assistant.graphId);
   const priority = await wantedPriority(engine, tenantId, body);
-  const asked = runInput(body, { tenantId, threadId, assistant, policy, priority, headers, caller, waits, protocol });
+  const { threadTtl } = engine;
+  const from = { tenantId, threadId, assistant, policy, priority, headers, caller, threadTtl, waits, protocol };
+  const asked = runInput(body, from);
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   await refuseUnknown(engine, asked);
   const answers = (asked.request.command?.resume ?? null) !== null;

@@ -31,13 +31,14 @@ const page = {
   limit: integer({ min: 1, max: 1_000, fallback: 100 }),
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
 };
-const scheduleList = z.object({ status: one.pipe(z.enum(SCHEDULE_STATUSES).optional()), ...page });
-const occurrenceList = z.object({
+export const firingList = z.object(page);
+export const scheduleList = z.object({ status: one.pipe(z.enum(SCHEDULE_STATUSES).optional()), ...page });
+export const occurrenceList = z.object({
   status: one.pipe(z.enum(FOLLOWUP_STATUSES).optional()),
   recipient: one.pipe(uuid.optional()),
   ...page,
 });
-const previewQuery = z.object({
+export const previewQuery = z.object({
   times: integer({ min: 1, max: 50, fallback: 5 }),
   recipients: integer({ min: 0, max: 100, fallback: 0 }),
 });
@@ -118,7 +119,7 @@ export function scheduleRoutes(engine: Engine): Hono<ApiEnv> {
   /** What became of each time, missed ones too; newest first. */
   routes.get("/v1/schedules/:schedule_id/firings", async (c) => {
     const schedule = await found(c);
-    const firings = await listFirings(deps.db, schedule, readQuery(c, z.object(page)));
+    const firings = await listFirings(deps.db, schedule, readQuery(c, firingList));
     return json(
       c,
       firings.map((firing) => firingRecord(firing, schedule)),

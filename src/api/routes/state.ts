@@ -3,6 +3,7 @@ import { type Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { z } from "zod";
 import { EngineError } from "../../core/errors.js";
+import { patchThread } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
 import {
   getHistory,
@@ -19,11 +20,11 @@ import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { flag, integer, list, one, pathId, readBody, readQuery } from "../request.js";
 import type { CheckpointBody } from "../schemas/parts.js";
-import { before, stateAtCheckpoint, stateHistory, stateSelect, stateUpdate } from "../schemas/threads.js";
+import { before, stateAtCheckpoint, stateHistory, statePatch, stateSelect, stateUpdate } from "../schemas/threads.js";
 import { findThread } from "./threads.js";
 
-const stateQuery = z.object({ subgraphs: flag, select: list.pipe(stateSelect.optional()) });
-const historyQuery = z.object({
+export const stateQuery = z.object({ subgraphs: flag, select: list.pipe(stateSelect.optional()) });
+export const historyQuery = z.object({
   limit: integer({ min: 1, max: 1000, fallback: 10 }),
   before: one.transform(jsonOrText).pipe(before.optional()),
 });
@@ -67,6 +68,14 @@ export function stateRoutes(engine: Engine): Hono<ApiEnv> {
     });
     if (again) markReplayed(c);
     return json(c, { checkpoint });
+  });
+
+  // As the stock client says it: "patch the metadata of a thread". What a state was stored with stays as it is.
+  routes.patch("/threads/:thread_id/state", async (c) => {
+    const { metadata = {} } = await readBody(c, statePatch);
+    const { threadId } = await findThread(engine, c);
+    await patchThread(engine.deps, { tenantId: c.get("tenantId"), threadId, metadata });
+    return c.body(null, 204);
   });
 
   routes.get("/threads/:thread_id/history", async (c) => {

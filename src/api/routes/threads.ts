@@ -1,6 +1,7 @@
 // Threads: made, found, labelled, deleted. What they hold and wait for comes from their newest checkpoint.
 import { type Context, Hono } from "hono";
 import { z } from "zod";
+import { threadStorage } from "../../checkpoint/storage.js";
 import { EngineError, isBodyLost, isEngineError } from "../../core/errors.js";
 import type { TenantId, ThreadId } from "../../core/ids.js";
 import { valueAt } from "../../core/json-parts.js";
@@ -11,6 +12,7 @@ import { deleteThread } from "../../engine/commands/delete-thread.js";
 import { pruneThread } from "../../engine/commands/prune-thread.js";
 import { patchThread, threadNotFound } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
+import { importThread } from "../../engine/import-thread.js";
 import { renderJson } from "../../engine/render.js";
 import { countByValues, searchByValues } from "../../engine/search-values.js";
 import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "../../engine/thread-head.js";
@@ -22,6 +24,8 @@ import { json, pageHeaders, select } from "../reply.js";
 import { list, pathId, readBody, readQuery } from "../request.js";
 import { threadCount, threadCreate, threadPatch, threadPrune, threadSearch } from "../schemas/threads.js";
 
+export const threadShow = z.object({ include: list });
+
 export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   const { deps } = engine;
   const routes = new Hono<ApiEnv>();
@@ -30,13 +34,20 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
     const body = await readBody(c, threadCreate);
     const tenantId = c.get("tenantId");
     if (body.thread_id !== undefined) await touchThread(engine, { tenantId, threadId: body.thread_id }, null);
-    const { thread, again } = await createThread(deps, {
+    const asked = {
       tenantId,
       threadId: body.thread_id,
       metadata: body.metadata ?? {},
+      ttl: body.ttl ?? engine.threadTtl,
       ifExists: body.if_exists ?? "raise",
       once: onceOf(engine, c),
-    });
+    };
+    const supersteps = (body.supersteps ?? []).map(({ updates }) => ({
+      updates: updates.map(({ values, command, as_node: asNode }) => ({ values, command, asNode })),
+    }));
+    const { thread, again } = await (supersteps.length > 0
+      ? importThread(engine, { ...asked, supersteps })
+      : createThread(deps, asked));
     if (again) markReplayed(c);
     return json(c, await withHead(engine, c, thread));
   });
@@ -68,19 +79,25 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.get("/threads/:thread_id", async (c) => {
-    const { include } = readQuery(c, z.object({ include: list }));
+    const { include } = readQuery(c, threadShow);
     const unknown = (include ?? []).filter((name) => name !== "ttl");
     if (unknown.length > 0) throw new EngineError("bad_request", "include: must be ttl");
-    const thread = await withHead(engine, c, await findThread(engine, c));
-    return json(c, include === undefined ? thread : { ...thread, ttl: null });
+    const thread = await findThread(engine, c);
+    const shown = await withHead(engine, c, thread);
+    return json(c, include === undefined ? shown : { ...shown, ttl: ttlOf(thread) });
   });
 
   routes.patch("/threads/:thread_id", async (c) => {
     const body = await readBody(c, threadPatch);
     await touchThread(engine, keyOf(c), null);
-    const thread = await patchThread(deps, { ...keyOf(c), metadata: body.metadata ?? {} });
+    const thread = await patchThread(deps, { ...keyOf(c), metadata: body.metadata ?? {}, ttl: body.ttl ?? null });
     if (c.req.header("prefer")?.includes("return=minimal")) return c.body(null, 204);
     return json(c, await withHead(engine, c, thread));
+  });
+
+  routes.get("/threads/:thread_id/storage", async (c) => {
+    const { threadId } = await findThread(engine, c);
+    return json(c, await threadStorage(deps.db, { tenantId: c.get("tenantId"), threadId }));
   });
 
   routes.delete("/threads/:thread_id", async (c) => {
@@ -182,6 +199,15 @@ async function withHead(engine: Engine, c: Context<ApiEnv>, thread: ThreadRow) {
 
 function keyOf(c: Context<ApiEnv>): ThreadKey {
   return { tenantId: c.get("tenantId"), threadId: pathId<ThreadId>(c, "thread_id") };
+}
+
+function ttlOf({ updatedAt, ttlMinutes, ttlStrategy }: ThreadRow) {
+  if (ttlMinutes === null) return null;
+  return {
+    strategy: ttlStrategy,
+    ttl_minutes: ttlMinutes,
+    expires_at: new Date(updatedAt.getTime() + ttlMinutes * 60_000),
+  };
 }
 
 function toWire(thread: ThreadRow, head: ThreadHead) {

@@ -1,6 +1,7 @@
 // Pieces of the wire's request bodies that several routes share.
 import { z } from "zod";
 import { isUuid } from "../../core/ids.js";
+import { TTL_STRATEGIES } from "../../core/thread-ttl.js";
 
 /** Strings that Postgres can't hold as text: NUL and lone surrogates. */
 const UNSTORABLE = /[\0\p{Surrogate}]/u;
@@ -54,10 +55,13 @@ function unstorable(value: unknown, path: (string | number)[]): Found | undefine
   return undefined;
 }
 
-/** A field that stock clients know and this server doesn't do yet: refused by name, never ignored. */
-export const notServed = z
+/** Tracing that a request asks for: refused by name, since it is the workers' environment that says where runs are traced to. */
+export const noTracer = z
   .unknown()
-  .refine((value) => value === undefined || value === null, "is not supported by this server yet")
+  .refine(
+    (value) => value === undefined || value === null,
+    "is not supported: where runs are traced to is said by the workers' environment (LANGSMITH_PROJECT)",
+  )
   .optional();
 
 /** null as "not given": what clients in other languages send for what they leave out. */
@@ -77,3 +81,17 @@ export const checkpoint = z.object({
   checkpoint_map: absent(object),
 });
 export type CheckpointBody = z.output<typeof checkpoint>;
+
+/** Postgres' and JavaScript's dates end later than ten years from now. */
+const minutes = z.number().positive().max(5_256_000);
+
+/** Minutes, or those and what becomes of the thread when they are over. */
+export const ttl = z.union(
+  [
+    minutes.transform((given) => ({ minutes: given, strategy: "delete" as const })),
+    z
+      .object({ ttl: minutes, strategy: absent(z.enum(TTL_STRATEGIES)) })
+      .transform((given) => ({ minutes: given.ttl, strategy: given.strategy ?? ("delete" as const) })),
+  ],
+  { error: `must be minutes, or {ttl: minutes, strategy: ${TTL_STRATEGIES.join(" or ")}}, ten years at most` },
+);

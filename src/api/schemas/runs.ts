@@ -3,8 +3,8 @@ import { z } from "zod";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { PRIORITY_NAMES } from "../../core/run.js";
 import { STREAM_MODES } from "../../engine/stream/plan.js";
-import { flag, integer, list, one } from "../request.js";
-import { absent, checkpoint, jsonObject, notServed, object, text, uuid } from "./parts.js";
+import { flag, integer, list, one, texts } from "../request.js";
+import { absent, checkpoint, jsonObject, noTracer, object, text, ttl, uuid } from "./parts.js";
 
 /** Anything: what is content travels as it is. */
 const anything = z.unknown();
@@ -41,7 +41,7 @@ const config = z.object({
 const sendTarget = z.object({ node: z.string(), input: anything.optional() });
 const target = z.union([z.string(), sendTarget], "must be a node's name or {node, input}");
 
-const command = z
+export const command = z
   .object({
     resume: anything.optional(),
     update: absent(
@@ -64,14 +64,16 @@ const streamModes = z
   })
   .transform((modes) => (modes.length === 0 ? (["values"] as const) : modes));
 
-/** Checkpoints are written at every step, so a client that asks for less than that gets more; but not one that asks for none. */
-const durability = z
-  .enum(["sync", "async", "exit"])
-  .refine((value) => value !== "exit", 'exit is not supported: every step is stored; leave it out or use "sync"');
+/**
+ * States are stored at every step, so that no crash costs more than one: who asks for less gets more. With `exit` those on the way go once
+ * the run is over, as they would never have been there.
+ */
+const durability = z.enum(["sync", "async", "exit"]);
 
+/** The URLs that would be told are LangSmith's to sign. */
 const feedbackKeys = anything
   .refine((value) => value === undefined || value === null || (Array.isArray(value) && value.length === 0), {
-    message: "is not supported by this server yet",
+    message: "is not supported: the URLs that take feedback are LangSmith's, which this server has nothing to do with",
   })
   .optional();
 
@@ -94,17 +96,17 @@ const shared = {
   after_seconds: absent(z.number().min(0).max(315_360_000)),
   if_not_exists: absent(z.enum(["reject", "create"])),
   durability: absent(durability),
-  checkpoint_during: absent(
-    z.boolean().refine((value) => value, "false is not supported: every step is stored; leave it out"),
-  ),
+  /** As clients said it before there was `durability`; false is exit. */
+  checkpoint_during: absent(z.boolean()),
   strict_resume: absent(
     z.boolean().refine((value) => value, "false is not supported: an answer to a closed question is always refused"),
   ),
   /** Told when the run is over; where it may lead is the installation's to say. */
   webhook: absent(text.min(1)),
   feedback_keys: feedbackKeys,
-  langsmith_tracer: notServed,
-  ttl: notServed,
+  langsmith_tracer: noTracer,
+  /** Of the run's thread. */
+  ttl: absent(ttl),
 };
 
 /** What a cron may ask its runs. */
@@ -113,8 +115,9 @@ export const CRON_RUN_FIELDS = {
   ...{ metadata: shared.metadata, webhook: shared.webhook, multitask_strategy: shared.multitask_strategy },
   ...{ interrupt_before: shared.interrupt_before, interrupt_after: shared.interrupt_after },
   ...{ stream_mode: shared.stream_mode, stream_subgraphs: shared.stream_subgraphs },
-  ...{ stream_resumable: shared.stream_resumable, durability: shared.durability },
-  checkpoint_during: shared.checkpoint_during,
+  stream_resumable: shared.stream_resumable,
+  durability: absent(durability.exclude(["exit"], 'must be "sync" or "async": the states of a cron\'s runs stay')),
+  checkpoint_during: absent(z.literal(true, "must be true: the states of a cron's runs stay")),
 };
 
 /** A run on a thread. */
@@ -128,12 +131,17 @@ export const runCreate = z.object({
 });
 
 /** A run without a thread: it gets one of its own, which nobody sees. */
-export const statelessRunCreate = z.object({
-  ...shared,
-  checkpoint: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
-  checkpoint_id: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
-  on_completion: absent(z.enum(["keep", "delete"])),
-});
+export const statelessRunCreate = z
+  .object({
+    ...shared,
+    checkpoint: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
+    checkpoint_id: anything.refine(isAbsent, "needs a thread; this run has none").optional(),
+    on_completion: absent(z.enum(["keep", "delete"])),
+  })
+  .refine(({ ttl: given, on_completion: then }) => given === undefined || then === "keep", {
+    path: ["ttl"],
+    message: "is for a thread that stays, with on_completion: keep",
+  });
 
 export const runsCancel = z
   .object({
@@ -172,7 +180,8 @@ const RUN_FIELDS = [
 ] as const;
 
 const refused = (message: string) => list.refine((value) => value === undefined, message);
-const noNamespace = refused("is not supported by this server yet");
+/** Of the graph and its subgraphs, as events name them: `node:id|node:id`; empty is the graph's own. */
+const namespaces = texts.pipe(z.array(z.string().max(10_000)).max(1_000).optional());
 
 export const runList = z.object({
   limit: integer({ min: 1, max: 1_000, fallback: 10 }),
@@ -182,14 +191,14 @@ export const runList = z.object({
   metadata: refused("is not supported by this server yet"),
 });
 
-export const runStreamCreate = z.object({ namespace: noNamespace });
+export const runStreamCreate = z.object({ namespace: namespaces });
 
 export const runStream = z.object({
   stream_mode: list.pipe(z.array(streamMode).optional()),
   cancel_on_disconnect: flag,
   /** For clients that lost their connection before the first event: their next request has no Last-Event-ID. */
   last_event_id: one,
-  namespace: noNamespace,
+  namespace: namespaces,
   checkpoint_id: refused("is not supported by this server yet"),
 });
 

@@ -2,23 +2,34 @@
 import { z } from "zod";
 import type { ThreadId } from "../../core/ids.js";
 import { parsePath } from "../../core/json-parts.js";
-import { absent, checkpoint, jsonObject, limit, notServed, object, offset, sortOrder, text, uuid } from "./parts.js";
+import { command } from "./runs.js";
+import { absent, checkpoint, jsonObject, limit, object, offset, sortOrder, text, ttl, uuid } from "./parts.js";
 
 const threadId = uuid.transform((id) => id as ThreadId);
 const status = z.enum(["idle", "busy", "interrupted", "error"]);
+
+/** What one node is said to have written; content, taken as it is. */
+const superstepUpdate = z
+  .object({
+    values: z.unknown().optional(),
+    command: absent(command),
+    as_node: absent(text),
+  })
+  .refine(
+    (update) => (update.values ?? null) === null || update.command === undefined,
+    "can't have values and a command",
+  );
+const superstep = z.object({ updates: z.array(superstepUpdate).min(1).max(100) });
 
 export const threadCreate = z.object({
   thread_id: absent(threadId),
   metadata: absent(jsonObject),
   if_exists: absent(z.enum(["raise", "do_nothing"])),
-  ttl: notServed,
-  supersteps: z
-    .array(z.unknown())
-    .nullish()
-    .refine((steps) => (steps ?? []).length === 0, "is not supported by this server yet"),
+  ttl: absent(ttl),
+  supersteps: absent(z.array(superstep).max(1_000)),
 });
 
-export const threadPatch = z.object({ metadata: absent(jsonObject), ttl: notServed });
+export const threadPatch = z.object({ metadata: absent(jsonObject), ttl: absent(ttl) });
 
 export const threadPrune = z.object({
   thread_ids: z.array(threadId).max(1000),
@@ -100,6 +111,9 @@ export const stateAtCheckpoint = z.object({
   subgraphs: absent(z.union([z.boolean(), z.enum(["true", "false"]).transform((word) => word === "true")])),
   select: absent(stateSelect),
 });
+
+/** Labels for the thread whose state it is. */
+export const statePatch = z.object({ metadata: absent(jsonObject) });
 
 export const stateUpdate = z.object({
   // Content: taken as it is, so that no key or value of it changes on the way.

@@ -26,7 +26,7 @@ import { type Contact, newVisitor, readIdentity, readRefresh, signTokens } from 
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;
 const MAX_TEXT = 10_000;
 
-const sessionCreate = z.object({
+export const sessionCreate = z.object({
   account: uuid,
   /** A token of the tenant's server: who this is. */
   identity: z.string().max(8_192).optional(),
@@ -34,18 +34,18 @@ const sessionCreate = z.object({
   time_zone: text.max(100).optional(),
   locale: text.max(35).optional(),
 });
-const messageCreate = z.object({
+export const messageCreate = z.object({
   client_message_id: z.string().regex(/^[\w.-]{1,64}$/, "1 to 64 letters, digits, dots, dashes"),
   text: text.max(MAX_TEXT).refine((said) => said.trim() !== "", "must say something"),
 });
-const seqBody = z.object({ up_to: z.number().int().min(0).max(MAX_SEQ) });
-const decisionBody = z.object({ decision: z.enum(["approve", "reject"]) });
-const itemsQuery = z.object({
+export const seqBody = z.object({ up_to: z.number().int().min(0).max(MAX_SEQ) });
+export const decisionBody = z.object({ decision: z.enum(["approve", "reject"]) });
+export const itemsQuery = z.object({
   after: integer({ min: 0, max: MAX_SEQ, fallback: 0 }),
   before: integer({ min: 1, max: MAX_SEQ, fallback: 0 }),
   limit: integer({ min: 1, max: 200, fallback: 50 }),
 });
-const eventsQuery = z.object({ after: integer({ min: 0, max: MAX_SEQ, fallback: 0 }) });
+export const eventsQuery = z.object({ after: integer({ min: 0, max: MAX_SEQ, fallback: 0 }) });
 
 export function widgetRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
