@@ -37,7 +37,8 @@ function fitting(schema: Json, known: Known, name: string, depth: number): fc.Ar
   const inner = (part: Json, at = name): fc.Arbitrary<unknown> => valueOf(part, known, at, depth + 1);
   const named = known[name];
   if (named !== undefined && depth < 6) return fc.constantFrom(...named);
-  if (depth > 8) return garbage;
+  // `false` is the schema of what may not be there.
+  if (depth > 8 || typeof schema !== "object") return garbage;
   const choices = (schema.anyOf ?? schema.oneOf) as readonly Json[] | undefined;
   if (choices !== undefined) return fc.oneof(...choices.map((choice) => inner(choice)));
   if ("const" in schema) return fc.constant(schema.const);
