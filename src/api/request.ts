@@ -16,8 +16,7 @@ export async function readBody<S extends z.ZodType>(c: Context<ApiEnv>, schema: 
   c.set("body", raw);
   const parsed = schema.safeParse(raw);
   if (!parsed.success) throw invalid(parsed.error.issues);
-  const ignored = unknownFields(schema, raw);
-  if (ignored.length > 0) c.header(IGNORED_FIELDS_HEADER, ignored.map(encodeURIComponent).join(", "));
+  nameIgnored(c, unknownFields(schema, raw));
   return parsed.data;
 }
 
@@ -31,9 +30,16 @@ export async function readItems<S extends z.ZodType>(
   const renamed = items.map(inSnakeCase);
   const parsed = z.array(schema).safeParse(renamed);
   if (!parsed.success) throw invalid(parsed.error.issues);
-  const ignored = renamed.flatMap((item, at) => unknownFields(schema, item, `[${at}].`));
-  if (ignored.length > 0) c.header(IGNORED_FIELDS_HEADER, ignored.map(encodeURIComponent).join(", "));
+  nameIgnored(
+    c,
+    renamed.flatMap((item, at) => unknownFields(schema, item, `[${at}].`)),
+  );
   return parsed.data;
+}
+
+/** Says in the answer what of a request has no effect. */
+export function nameIgnored(c: Context<ApiEnv>, paths: readonly string[]): void {
+  for (const path of paths) c.header(IGNORED_FIELDS_HEADER, encodeURIComponent(path), { append: true });
 }
 
 /** Only the names of its fields: what is in them is content. */

@@ -115,7 +115,7 @@ async function misfits(
   const { deps, bodyReader } = engine;
   const options = { sql: deps.db, tenantId, bodies: bodyReader, commit: null };
   const tuples = await readNewestTuples(options, [thread.threadId], "");
-  const graph = await openGraph(engine, { thread }, new KnowingSaver(options, tuples));
+  const graph = await openGraph(engine, { tenantId, thread }, new KnowingSaver(options, tuples));
   const head = tuples.get(thread.threadId);
   if (graph === undefined || head === undefined) return [];
   const { nodes, keys } = misfitOf(graph, head);

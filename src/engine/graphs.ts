@@ -27,6 +27,8 @@ export type Graphs = Readonly<{
    * Throws `not_found` for an unknown id, `graph_invalid` when a factory fails or returns something else.
    */
   get(graphId: string, config?: GraphConfig): Promise<RunnableGraph>;
+  /** Whether a factory of the project's makes it, from the config that it is asked for with. */
+  isMade(graphId: string): boolean;
   /** Changes when the graph's own source changes: 16 hex digits, or what was given to `graphsFrom`. */
   version(graphId: string): string;
   description(graphId: string): string | null;
@@ -37,6 +39,7 @@ export type Graphs = Readonly<{
 type Factory = (config: GraphConfig) => unknown;
 type Entry = Readonly<{
   make: Factory;
+  isMade: boolean;
   followups: boolean;
   version: string;
   description: string | null;
@@ -89,7 +92,7 @@ export function graphsFrom(
     const { followups } = policyOf(id);
     const make = asFactory(value, `graph "${id}"`, followups);
     if (make === null) throw new EngineError("graph_invalid", `graph "${id}" is ${describe(value)}; ${WANTED}`);
-    return [id, { make, followups, version, description: null, files: [] }];
+    return [id, { make, isMade: isFactory(value), followups, version, description: null, files: [] }];
   });
   return graphsOf(new Map(entries));
 }
@@ -107,6 +110,7 @@ function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
     ids,
     has: (graphId) => entries.has(graphId),
     get: async (graphId, config = {}) => made(graphId, find(graphId), config),
+    isMade: (graphId) => find(graphId).isMade,
     version: (graphId) => find(graphId).version,
     description: (graphId) => find(graphId).description,
     files: [...new Set([...entries.values()].flatMap((entry) => entry.files))],
@@ -121,9 +125,12 @@ async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph
   const module = await importGraphModule(source.file, where);
   const value = exportOf(module, source.exportName, where);
   let make: Factory | null;
+  let isMade = false;
   try {
     // A graph that takes awaiting to make may be exported as its promise.
-    make = asFactory(await Promise.resolve(value), where, followups);
+    const awaited = await Promise.resolve(value);
+    isMade = isFactory(awaited);
+    make = asFactory(awaited, where, followups);
   } catch (cause) {
     if (cause instanceof EngineError) throw cause;
     throw new EngineError("graph_invalid", `${where} can't be compiled: ${causeText(cause)}`, { cause });
@@ -131,7 +138,7 @@ async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph
   if (make === null) throw new EngineError("graph_invalid", `${where} is ${describe(value)}; ${WANTED}`);
   const sources = await sourcesOf(source.file);
   const files = sources.map(({ file }) => file);
-  return { make, followups, version: hash(sources), description: source.description, files };
+  return { make, isMade, followups, version: hash(sources), description: source.description, files };
 }
 
 export function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
@@ -144,9 +151,13 @@ export function exportOf(module: Readonly<Record<string, unknown>>, name: string
   throw new EngineError("graph_invalid", `${where} does not exist; ${there}`);
 }
 
+function isFactory(value: unknown): value is Factory {
+  return typeof value === "function" && !isGraph(value);
+}
+
 /** What makes the graph: the graph itself compiled once, or the user's function called for each config. Null: none. */
 function asFactory(value: unknown, where: string, followups: boolean): Factory | null {
-  if (typeof value === "function" && !isGraph(value)) return value as Factory;
+  if (isFactory(value)) return value;
   const graph = compiled(value, where, followups);
   return graph === null ? null : () => graph;
 }

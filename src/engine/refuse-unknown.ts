@@ -10,17 +10,20 @@ import type { RunRequest } from "./commands/request.js";
 import type { Engine } from "./engine.js";
 import type { Graphs } from "./graphs.js";
 
-/** `also`: a name of LangGraph's own that means something there. */
-type Named = Readonly<{ path: string; node: string; also: "__start__" | "__end__" | null }>;
+/** `also`: a name of LangGraph's own that means something there. `stops`: it is a breakpoint. */
+type Named = Readonly<{ path: string; node: string; also: "__start__" | "__end__" | null; stops: boolean }>;
 
-/** Throws `bad_request` with the path in the request, or `not_found` for a checkpoint. */
-export async function refuseUnknown(engine: Engine, input: CreateRunInput): Promise<void> {
+/**
+ * Throws `bad_request` with the path in the request, or `not_found` for a checkpoint. Returns the paths of breakpoints that stop nothing:
+ * clients give the same ones to any graph.
+ */
+export async function refuseUnknown(engine: Engine, input: CreateRunInput): Promise<readonly string[]> {
   refuseEdgeBreakpoints(engine, input);
-  await refuseUnknownNodes(engine, input);
+  const idle = await refuseUnknownNodes(engine, input);
   const { tenantId, threadId, request } = input;
   const { checkpoint_id: checkpointId, checkpoint_ns: ns = "" } = request.checkpoint ?? {};
-  if (threadId === null || checkpointId === undefined) return;
-  if (await checkpointExists(engine.deps.db, { tenantId, threadId, ns, checkpointId })) return;
+  if (threadId === null || checkpointId === undefined) return idle;
+  if (await checkpointExists(engine.deps.db, { tenantId, threadId, ns, checkpointId })) return idle;
   const where = ns === "" ? "" : ` in ${JSON.stringify(ns)}`;
   throw new EngineError("not_found", `Checkpoint ${checkpointId} not found on thread ${threadId}${where}`);
 }
@@ -34,21 +37,25 @@ function refuseEdgeBreakpoints({ policyOf }: Engine, { assistant, request }: Cre
   }
 }
 
-async function refuseUnknownNodes({ deps, graphs }: Engine, input: CreateRunInput): Promise<void> {
+async function refuseUnknownNodes({ deps, graphs }: Engine, input: CreateRunInput): Promise<readonly string[]> {
   const { assistant, request } = input;
   const named = [
     ...gotoNodes(request),
     ...breakpoints("interrupt_before", request.interrupt_before),
     ...breakpoints("interrupt_after", request.interrupt_after),
   ];
-  if (named.length === 0) return;
+  if (named.length === 0) return [];
   const graph = await graphOf(graphs, { assistant, request });
   const nodes = Object.keys(graph.nodes).filter((node) => node !== "__start__");
-  const unknown = named.find(({ node, also }) => !nodes.includes(node) && node !== also);
-  if (unknown === undefined) return;
+  const strange = named.filter(({ node, also }) => !nodes.includes(node) && node !== also);
+  // A slip, after which a run would not stop where it was meant to, is refused; a name that is like none here is another graph's.
+  const idle = strange.filter(({ stops, node }) => stops && nearest(node.slice(0, 200), nodes) === null);
+  const unknown = strange.find((one) => !idle.includes(one));
+  const paths = idle.map(({ path }) => path);
+  if (unknown === undefined) return paths;
   const pin = await pinOfNext(deps.db, { ...input, ...assistant, goesOn: goesOn(request) });
   // Other code is asked, which may have it.
-  if (pin !== "" && pin !== graphs.version(assistant.graphId)) return;
+  if (pin !== "" && pin !== graphs.version(assistant.graphId)) return paths;
   throw new EngineError("bad_request", `${unknown.path}: ${unknownNode(unknown.node, assistant.graphId, nodes)}`);
 }
 
@@ -80,12 +87,12 @@ function gotoNodes({ command }: RunRequest): Named[] {
   const goto = command?.goto ?? [];
   return (Array.isArray(goto) ? goto : [goto]).map((target: string | { node: string }, i) => {
     const path = `command.goto${Array.isArray(goto) ? `[${i}]` : ""}`;
-    if (typeof target === "string") return { path, node: target, also: "__end__" };
-    return { path: `${path}.node`, node: target.node, also: null };
+    if (typeof target === "string") return { path, node: target, also: "__end__", stops: false };
+    return { path: `${path}.node`, node: target.node, also: null, stops: false };
   });
 }
 
 function breakpoints(path: string, nodes: RunRequest["interrupt_before"]): Named[] {
   if (nodes === null || nodes === "*" || nodes.includes("*")) return [];
-  return nodes.map((node, i) => ({ path: `${path}[${i}]`, node, also: "__start__" }));
+  return nodes.map((node, i) => ({ path: `${path}[${i}]`, node, also: "__start__", stops: true }));
 }

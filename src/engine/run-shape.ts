@@ -1,6 +1,6 @@
 // A run as the wire shows it.
 import { isBodyLost, isEngineError } from "../core/errors.js";
-import { decodeRequest } from "./commands/request.js";
+import { decodeRequest, type RunRequest } from "./commands/request.js";
 import type { Engine } from "./engine.js";
 import { loadRunContent } from "./run-content.js";
 import { endedBy } from "../core/run.js";
@@ -30,15 +30,29 @@ async function asked(
   run: RunRow,
 ): Promise<Readonly<{ kwargs: Readonly<Record<string, unknown>>; error?: string }>> {
   try {
-    const { request } = await loadRunContent(engine.deps, run.tenantId, run.runId, {
-      stream: false,
-      bodyReader: engine.bodyReader,
-    });
+    const request = await readRequest(engine, run);
     if (request === null) return { kwargs: {} };
-    const { stream_subgraphs: subgraphs, ...rest } = decodeRequest(request);
+    const { stream_subgraphs: subgraphs, ...rest } = request;
     return { kwargs: { ...rest, subgraphs, resumable: true } };
   } catch (error) {
     if (!isBodyLost(error) && !isEngineError(error, "expired")) throw error;
     return { kwargs: {}, error: error.message };
   }
+}
+
+/** What a run was asked; null where that is nothing, lost or expired. */
+export async function requestOf(engine: Engine, run: RunKey): Promise<RunRequest | null> {
+  try {
+    return await readRequest(engine, run);
+  } catch (error) {
+    if (!isBodyLost(error) && !isEngineError(error, "expired") && !isEngineError(error, "not_found")) throw error;
+    return null;
+  }
+}
+
+type RunKey = Pick<RunRow, "tenantId" | "runId">;
+
+async function readRequest({ deps, bodyReader }: Engine, { tenantId, runId }: RunKey): Promise<RunRequest | null> {
+  const { request } = await loadRunContent(deps, tenantId, runId, { stream: false, bodyReader });
+  return request === null ? null : decodeRequest(request);
 }

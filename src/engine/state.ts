@@ -7,15 +7,17 @@ import type { Lease } from "../core/clock.js";
 import { EngineError, isEngineError } from "../core/errors.js";
 import { type AssistantId, isUuid, type TenantId } from "../core/ids.js";
 import { isTransientDbError } from "../core/retry.js";
+import { listRuns } from "../runs/runs.js";
 import type { ThreadRow } from "../runs/threads.js";
 import { checkpointMadeBefore } from "./commands/edit-made-before.js";
 import { editThread } from "./commands/edit-thread.js";
 import type { Once } from "./commands/make-once.js";
 import type { Engine } from "./engine.js";
-import type { RunnableGraph } from "./graphs.js";
+import type { GraphConfig, RunnableGraph } from "./graphs.js";
 import { unknownNode } from "./refuse-unknown.js";
 import { readOpenHead } from "./open-head.js";
 import { openQuestions } from "./open-questions.js";
+import { requestOf } from "./run-shape.js";
 import { EMPTY_STATE, type ThreadState, toThreadState } from "./thread-state.js";
 
 /** A place in a thread's history; nothing in it means the newest state of the root graph. */
@@ -164,17 +166,27 @@ export function refuseUnknownNode(
 /** The graph of a thread on a saver of our own; undefined when no run or caller has said which graph it is. */
 export async function openGraph(
   engine: Engine,
-  of: Readonly<{ thread: Pick<ThreadRow, "metadata" | "config"> }>,
+  of: OfThread,
   saver: BaseCheckpointSaver<string>,
 ): Promise<RunnableGraph | undefined> {
   const graphId = graphIdOf(of.thread);
   if (graphId === undefined) return undefined;
-  const configurable = of.thread.config.configurable as Readonly<Record<string, unknown>> | undefined;
-  const shared = await engine.graphs.get(graphId, configurable === undefined ? {} : { configurable });
+  const shared = await engine.graphs.get(graphId, await madeWith(engine, of, graphId));
   const graph = shared.withConfig({});
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;
   return graph;
+}
+
+/** What a factory was given for the thread's newest run: states are read and edited through the graph that wrote them. */
+async function madeWith(engine: Engine, { tenantId, thread }: OfThread, graphId: string): Promise<GraphConfig> {
+  const own = thread.config.configurable as Readonly<Record<string, unknown>> | undefined;
+  const plain = own === undefined ? {} : { configurable: own };
+  if (!engine.graphs.isMade(graphId)) return plain;
+  const [run] = await listRuns(engine.deps.db, { tenantId, threadId: thread.threadId, limit: 1, offset: 0 });
+  const request = run && (await requestOf(engine, run));
+  if (!request) return plain;
+  return { configurable: { ...own, ...request.config.configurable }, context: request.context };
 }
 
 export function readSaver(engine: Engine, tenantId: TenantId): BaseCheckpointSaver<string> {

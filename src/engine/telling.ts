@@ -26,7 +26,7 @@ export function tellingOf(engine: Engine): TellEngine {
     async answerOf({ tenantId, followupId }) {
       const threadId = derivedId<ThreadId>(followupId, "thread");
       const thread = await getThread(deps.db, { tenantId, threadId });
-      const graph = thread && (await openGraph(engine, { thread }, readSaver(engine, tenantId)));
+      const graph = thread && (await openGraph(engine, { tenantId, thread }, readSaver(engine, tenantId)));
       const state = await graph?.getState({ configurable: { thread_id: threadId } });
       return answerIn(state?.values);
     },

@@ -612,3 +612,17 @@ describe("approvals", () => {
     });
   });
 });
+
+describe("breakpoints at nodes that a graph doesn't have", () => {
+  it("stop nothing and are named, where no node has a name like it", async () => {
+    await withEngine({ graphs }, async ({ app, client }) => {
+      const { thread_id } = await client.threads.create();
+      const asked = post({ assistant_id: "agent", input: hello, interrupt_before: ["tool_of_another"] });
+      const response = await app.request(`/threads/${thread_id}/runs/wait`, asked);
+      expect(response.status).toBe(200);
+      expect(decodeURIComponent(response.headers.get("x-perdure-ignored-fields") ?? "")).toBe("interrupt_before[0]");
+      const values = (await response.json()) as { messages: unknown[] };
+      expect(values.messages.length).toBeGreaterThan(1);
+    });
+  });
+});

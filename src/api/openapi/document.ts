@@ -126,7 +126,7 @@ function pathParameters(path: string): Json[] {
 }
 
 function queryParameters(query: z.ZodObject | undefined): Json[] {
-  const fields = Object.entries((query?.shape ?? {}));
+  const fields = Object.entries(query?.shape ?? {});
   return fields.map(([name, field]) => ({ name, in: "query", required: isNeeded(field), schema: fieldSchema(field) }));
 }
 

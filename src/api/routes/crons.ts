@@ -169,7 +169,9 @@ async function encoded(engine: Engine, { tenantId, threadId, assistant, payload 
   const policy = engine.policyOf(assistant.graphId);
   const context = { priority: null, headers: new Headers(), caller: UNKNOWN, threadTtl: null, waits: false };
   const input = runInput(payload, { tenantId, threadId, assistant, policy, ...context });
-  await refuseUnknown(engine, input);
+  const [idle] = await refuseUnknown(engine, input);
+  if (idle !== undefined)
+    throw new EngineError("bad_request", `${idle}: names no node of graph "${assistant.graphId}"`);
   const { request, metadata, multitaskStrategy, webhook = null } = input;
   const run: CronRun = { request, metadata, multitaskStrategy, webhook };
   return { payload: Buffer.from(JSON.stringify(payload)), run: Buffer.from(JSON.stringify(run)) };

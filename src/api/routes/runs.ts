@@ -20,7 +20,7 @@ import type { ApiEnv } from "../env.js";
 import { asEngineError } from "../http-errors.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json, select } from "../reply.js";
-import { pathId, readBody, readQuery } from "../request.js";
+import { nameIgnored, pathId, readBody, readQuery } from "../request.js";
 import { runInput } from "../run-input.js";
 import { runShape } from "../../engine/run-shape.js";
 import {
@@ -209,7 +209,7 @@ export async function inputOf(
   const from = { tenantId, threadId, assistant, policy, priority, headers, caller, threadTtl, waits, protocol };
   const asked = runInput(body, from);
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
-  await refuseUnknown(engine, asked);
+  nameIgnored(c, await refuseUnknown(engine, asked));
   const answers = (asked.request.command?.resume ?? null) !== null;
   return answers ? { ...asked, graph: await graphShape(engine, asked) } : asked;
 }

@@ -193,9 +193,9 @@ async function readHead(
   adoption: Adoption,
   saver: Saver,
 ): Promise<Readonly<{ head: OpenHead; differences: readonly Difference[] }>> {
-  const { threadId, graphId } = adoption;
-  const metadata = threadMetadata(adoption);
-  const graph = await openGraph(engine, { thread: { metadata, config: {} } }, saver);
+  const { tenantId, threadId, graphId } = adoption;
+  const thread = { threadId, metadata: threadMetadata(adoption), config: {} };
+  const graph = await openGraph(engine, { tenantId, thread }, saver);
   if (graph === undefined) throw new EngineError("internal", `Thread ${threadId} has no graph`);
   let head: OpenHead;
   try {
