@@ -1,5 +1,22 @@
 -- What the migrations make. Refresh with: npx vitest run test/db/schema.test.ts -u
 
+table api_keys
+  tenant_id text collate "C" not null
+  api_key_id uuid not null
+  name text not null
+  key_sha256 bytea not null
+  scopes text[] not null
+  rotates uuid
+  created_at timestamp with time zone not null default clock_timestamp()
+  expires_at timestamp with time zone
+  revoked_at timestamp with time zone
+  last_used_at timestamp with time zone
+  constraint api_keys_key_sha256_check CHECK ((length(key_sha256) = 32))
+  constraint api_keys_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200)))
+  constraint api_keys_pkey PRIMARY KEY (tenant_id, api_key_id)
+  constraint api_keys_scopes_check CHECK (((cardinality(scopes) >= 1) AND (cardinality(scopes) <= 100)))
+  constraint api_keys_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(tenant_id)
+
 table approval_votes
   tenant_id text collate "C" not null
   approval_id uuid not null
@@ -2188,6 +2205,16 @@ begin
   where excluded.due_at < timers.due_at;
   return null;
 end
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.thread_within(tenant text, thread uuid, wanted jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select exists (
+    select 1 from threads t where t.tenant_id = tenant and t.thread_id = thread and t.metadata @> wanted)
 $function$
 
 

@@ -6,6 +6,7 @@ import { addBudgets } from "./commands/budgets.js";
 import { addDeliveries } from "./commands/deliveries.js";
 import { addEffects } from "./commands/effects.js";
 import { addFollowups } from "./commands/followups.js";
+import { addKeys } from "./commands/keys.js";
 import { addLimits } from "./commands/limits.js";
 import { addPrune } from "./commands/prune.js";
 import { addRuns } from "./commands/runs.js";
@@ -40,6 +41,7 @@ export async function runProgram(
   addSetUp(program, setUp, open, onFailed);
   addAssistants(program, open);
   addRuns(program, open);
+  addKeys(program, open);
   addLimits(program, open);
   addThreads(program, open, onFailed);
   addPrune(program, open);

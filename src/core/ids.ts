@@ -17,6 +17,7 @@ export type ScheduleId = Id<"schedule">;
 export type CronId = Id<"cron">;
 export type ContactId = Id<"contact">;
 export type SuppressionId = Id<"suppression">;
+export type ApiKeyId = Id<"api_key">;
 
 /** The tenant of an installation that has only one. */
 export const DEFAULT_TENANT = "default" as TenantId;
