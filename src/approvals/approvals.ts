@@ -1,5 +1,6 @@
 // Questions to people (table `approvals`): one row per pending interrupt, decided once.
 // The question's text is not here: it stays in the checkpoint that asked it.
+import { type Within, withinParam } from "../core/access.js";
 import { type ApprovalPolicy, NO_POLICY, type Question, type QuestionForm } from "../core/approval.js";
 import type { Sql } from "../core/deps.js";
 import type { ApprovalId, RunId, TenantId, ThreadId } from "../core/ids.js";
@@ -86,6 +87,7 @@ export async function listApprovals(
     tenantId: TenantId;
     status?: Listed;
     threadId?: ThreadId;
+    within?: Within;
     limit: number;
     offset: number;
   }>,
@@ -99,9 +101,17 @@ export async function listApprovals(
         when 'overdue' then ${OVERDUE}
         else $2 is null or a.status = $2
       end
+      and ($4::jsonb is null or thread_within(a.tenant_id, a.thread_id, $4))
     order by a.asked_at, a.approval_id
-    limit $4 offset $5`,
-    [filter.tenantId, filter.status ?? null, filter.threadId ?? null, filter.limit, filter.offset],
+    limit $5 offset $6`,
+    [
+      filter.tenantId,
+      filter.status ?? null,
+      filter.threadId ?? null,
+      withinParam(filter.within),
+      filter.limit,
+      filter.offset,
+    ],
   );
   return rows.map(fromStored);
 }

@@ -1,6 +1,7 @@
 // Configured graphs (table `assistants`). Every graph has a system assistant whose id follows from the graph's id,
 // by the derivation stock clients store.
 import { v5 as uuidV5 } from "uuid";
+import { type Within, withinParam } from "../core/access.js";
 import type { Sql } from "../core/deps.js";
 import { type AssistantId, isUuid, type TenantId } from "../core/ids.js";
 
@@ -137,6 +138,8 @@ export type AssistantFilter = Readonly<{
   /** Part of the name, in any case. */
   name?: string | undefined;
   metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Only those that who asks may see. */
+  within?: Within;
 }>;
 
 export type AssistantSortBy = "assistant_id" | "graph_id" | "name" | "created_at" | "updated_at";
@@ -150,6 +153,7 @@ function filterParams(filter: AssistantFilter): unknown[] {
     filter.graphId ?? null,
     filter.name ?? null,
     filter.metadata === undefined ? null : JSON.stringify(filter.metadata),
+    withinParam(filter.within),
   ];
 }
 
@@ -161,18 +165,19 @@ export async function searchAssistants(sql: Sql, page: AssistantPage): Promise<A
       and ($2::text is null or graph_id = $2)
       and ($3::text is null or position(lower($3) in lower(name)) > 0)
       and ($4::jsonb is null or metadata @> $4)
+      and ($5::jsonb is null or metadata @> $5)
     order by
-      case when $5 = 'created_at' and $6 = 'desc' then created_at end desc,
-      case when $5 = 'created_at' and $6 = 'asc' then created_at end asc,
-      case when $5 = 'updated_at' and $6 = 'desc' then updated_at end desc,
-      case when $5 = 'updated_at' and $6 = 'asc' then updated_at end asc,
-      case when $5 = 'graph_id' and $6 = 'desc' then graph_id end desc,
-      case when $5 = 'graph_id' and $6 = 'asc' then graph_id end asc,
-      case when $5 = 'name' and $6 = 'desc' then name end desc,
-      case when $5 = 'name' and $6 = 'asc' then name end asc,
-      case when $6 = 'desc' then assistant_id end desc,
-      case when $6 = 'asc' then assistant_id end asc
-    limit $7 offset $8`,
+      case when $6 = 'created_at' and $7 = 'desc' then created_at end desc,
+      case when $6 = 'created_at' and $7 = 'asc' then created_at end asc,
+      case when $6 = 'updated_at' and $7 = 'desc' then updated_at end desc,
+      case when $6 = 'updated_at' and $7 = 'asc' then updated_at end asc,
+      case when $6 = 'graph_id' and $7 = 'desc' then graph_id end desc,
+      case when $6 = 'graph_id' and $7 = 'asc' then graph_id end asc,
+      case when $6 = 'name' and $7 = 'desc' then name end desc,
+      case when $6 = 'name' and $7 = 'asc' then name end asc,
+      case when $7 = 'desc' then assistant_id end desc,
+      case when $7 = 'asc' then assistant_id end asc
+    limit $8 offset $9`,
     [...filterParams(page), page.sortBy, page.sortOrder, page.limit, page.offset],
   );
   return rows;
@@ -185,7 +190,8 @@ export async function countAssistants(sql: Sql, filter: AssistantFilter): Promis
     where tenant_id = $1
       and ($2::text is null or graph_id = $2)
       and ($3::text is null or position(lower($3) in lower(name)) > 0)
-      and ($4::jsonb is null or metadata @> $4)`,
+      and ($4::jsonb is null or metadata @> $4)
+      and ($5::jsonb is null or metadata @> $5)`,
     filterParams(filter),
   );
   return rows[0]?.n ?? 0;

@@ -1,4 +1,5 @@
 // Addresses in channels, each tied to a thread: what is said on the thread in a turn of theirs goes there and nowhere else.
+import { type Within, withinParam } from "../core/access.js";
 import type { Address, Person } from "../core/channel.js";
 import type { Sql } from "../core/deps.js";
 import type { ChannelAccountId, ConversationId, TenantId, ThreadId } from "../core/ids.js";
@@ -154,14 +155,21 @@ export async function moveConversation(
 
 export async function listConversations(
   sql: Sql,
-  filter: Readonly<{ tenantId: TenantId; threadId: ThreadId | null; limit: number; offset: number }>,
+  filter: Readonly<{
+    tenantId: TenantId;
+    threadId: ThreadId | null;
+    within?: Within;
+    limit: number;
+    offset: number;
+  }>,
 ): Promise<ConversationRow[]> {
   const { rows } = await sql.query<ConversationRow>(
     `select ${COLUMNS} from conversations c ${WITH_ACCOUNT}
     where c.tenant_id = $1 and ($2::uuid is null or c.thread_id = $2)
+      and ($3::jsonb is null or thread_within(c.tenant_id, c.thread_id, $3))
     order by c.created_at desc, c.conversation_id
-    limit $3 offset $4`,
-    [filter.tenantId, filter.threadId, filter.limit, filter.offset],
+    limit $4 offset $5`,
+    [filter.tenantId, filter.threadId, withinParam(filter.within), filter.limit, filter.offset],
   );
   return rows;
 }

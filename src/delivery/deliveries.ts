@@ -1,4 +1,5 @@
 // Messages of the outbox as people, agents and other commands look at them, and what a person says of one that was left to them.
+import { type Within, withinParam } from "../core/access.js";
 import type { DeliverySource, DeliveryStatus, OnUnknown } from "../core/channel.js";
 import type { Sql } from "../core/deps.js";
 import type { ChannelAccountId, ConversationId, DeliveryId, RunId, TenantId, ThreadId } from "../core/ids.js";
@@ -155,6 +156,7 @@ export async function listDeliveries(
     threadId: ThreadId | null;
     deliveryId?: DeliveryId | null;
     status: DeliveryStatus | null;
+    within?: Within;
     limit: number;
     offset: number;
   }>,
@@ -173,9 +175,18 @@ export async function listDeliveries(
     join channel_accounts a using (tenant_id, channel_account_id)
     where d.tenant_id = $1 and ($2::uuid is null or d.thread_id = $2) and ($3::text is null or d.status = $3)
       and ($4::uuid is null or d.delivery_id = $4)
+      and ($5::jsonb is null or thread_within(d.tenant_id, d.thread_id, $5))
     order by d.seq desc
-    limit $5 offset $6`,
-    [filter.tenantId, filter.threadId, filter.status, filter.deliveryId ?? null, filter.limit, filter.offset],
+    limit $6 offset $7`,
+    [
+      filter.tenantId,
+      filter.threadId,
+      filter.status,
+      filter.deliveryId ?? null,
+      withinParam(filter.within),
+      filter.limit,
+      filter.offset,
+    ],
   );
   return rows;
 }

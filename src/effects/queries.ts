@@ -1,5 +1,6 @@
 // The ledger of effects (table `effects`): reads, and what the mover and a local effect's transaction write. All else that is
 // written goes through the group commit (commit-sql.ts).
+import { type Within, withinParam } from "../core/access.js";
 import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { EffectMove, EffectRow, EffectStatus, FoundEffect } from "./effect.js";
@@ -52,6 +53,8 @@ export type EffectFilter = Readonly<{
   threadId: ThreadId | null;
   runId: RunId | null;
   status: EffectStatus | null;
+  /** Only those of threads that who asks may see. */
+  within?: Within;
   limit: number;
   offset: number;
 }>;
@@ -63,9 +66,18 @@ export async function listEffects(sql: Sql, filter: EffectFilter): Promise<Effec
     from effects e
     where e.tenant_id = $1 and e.kind <> 'none' and ($2::uuid is null or e.thread_id = $2)
       and ($3::uuid is null or e.run_id = $3) and ($4::text is null or e.status = $4)
+      and ($5::jsonb is null or thread_within(e.tenant_id, e.thread_id, $5))
     order by e.created_at desc, e.key
-    limit $5 offset $6`,
-    [filter.tenantId, filter.threadId, filter.runId, filter.status, filter.limit, filter.offset],
+    limit $6 offset $7`,
+    [
+      filter.tenantId,
+      filter.threadId,
+      filter.runId,
+      filter.status,
+      withinParam(filter.within),
+      filter.limit,
+      filter.offset,
+    ],
   );
   return rows;
 }

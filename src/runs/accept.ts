@@ -25,6 +25,8 @@ export type PlainRun = Readonly<{
   /** What the run's metadata has below the thread's, and above it. */
   metadataBelow: Readonly<Record<string, unknown>>;
   metadata: Readonly<Record<string, unknown>>;
+  /** What the thread must have in its own, if it isn't new. */
+  within: Readonly<Record<string, unknown>>;
   /** Merged into the thread's. */
   threadMetadata: Readonly<Record<string, unknown>>;
   /** UTF-8 JSON of everything in the request that is content, merged as if the thread had no configuration. */
@@ -63,6 +65,7 @@ export async function acceptRuns(sql: Sql, runs: readonly PlainRun[], claim: Cla
       of((run) => run.resumes),
       of((run) => run.assistantVersion),
       of((run) => run.ifVersionCounts),
+      of((run) => JSON.stringify(run.within)),
       ...claimArguments(claim),
     ],
     PREPARED,
@@ -82,9 +85,10 @@ with asked as (
   select *
   from unnest($1::text[], $2::uuid[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[], $7::text[], $8::smallint[],
     $9::text[], $10::jsonb[], $11::jsonb[], $12::jsonb[], $13::bytea[], $14::boolean[], $15::int[],
-    $16::boolean[]) with ordinality
+    $16::boolean[], $17::jsonb[]) with ordinality
     as a(tenant_id, run_id, thread_id, fresh, ephemeral, assistant_id, graph_id, priority, multitask_strategy,
-      metadata_below, metadata, thread_metadata, request, resumes, assistant_version, if_version_counts, position)
+      metadata_below, metadata, thread_metadata, request, resumes, assistant_version, if_version_counts,
+      within, position)
   where not a.if_version_counts or version_counts(a.tenant_id, a.assistant_id, a.assistant_version)
 ), made as (
   insert into threads (tenant_id, thread_id, status, ephemeral, metadata)
@@ -99,10 +103,15 @@ with asked as (
     and t.status in ('idle', 'error') and not t.ephemeral and t.config = '{}'
   order by t.tenant_id, t.thread_id
   for no key update skip locked
+), allowed as materialized (
+  select f.tenant_id, f.thread_id, f.metadata
+  from free f
+  join asked a using (tenant_id, thread_id)
+  where f.metadata @> a.within
 ), taken as (
   update threads t
   set status = 'busy', metadata = t.metadata || a.thread_metadata, updated_at = clock_timestamp()
-  from free f
+  from allowed f
   join asked a using (tenant_id, thread_id)
   where t.tenant_id = f.tenant_id and t.thread_id = f.thread_id
 ), accepted as (
@@ -115,7 +124,7 @@ with asked as (
   join (
     select tenant_id, thread_id, '{}'::jsonb as metadata from made
     union all
-    select tenant_id, thread_id, metadata from free
+    select tenant_id, thread_id, metadata from allowed
   ) t using (tenant_id, thread_id)
   cross join lateral run_pin(a.tenant_id, a.assistant_id, a.thread_id, a.resumes) p
   order by a.position
@@ -128,8 +137,8 @@ with asked as (
 ), claimed as materialized (
   -- After all of the above: it needs the count, and a volatile function sees what the statement that calls it has written.
   select c.*
-  from (select count(*)::int as n from logged having count(*) > 0 and $17 > 0) done
-  cross join lateral claim_runs(least($17::int, done.n), $18, $19, $20, $21, $22, $23) c
+  from (select count(*)::int as n from logged having count(*) > 0 and $18 > 0) done
+  cross join lateral claim_runs(least($18::int, done.n), $19, $20, $21, $22, $23, $24) c
 )
 select ${RUN_COLUMNS}, claimed.*
 from accepted

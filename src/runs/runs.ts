@@ -1,5 +1,6 @@
 // Rows of the table `runs` as people and commands read them, and the statements that change them.
 // Lock order everywhere: threads row, then runs by run_id, then their children.
+import { type Within, withinParam } from "../core/access.js";
 import { PREPARED, type Sql } from "../core/deps.js";
 import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { MultitaskStrategy, Priority, RunStatus, ThreadStatus } from "../core/run.js";
@@ -117,6 +118,8 @@ export type RunFilter = Readonly<{
   graphId?: string;
   /** Only those that failed and wait for a person. */
   needsAttention?: boolean;
+  /** Only those of threads that who asks may see. */
+  within?: Within;
   limit: number;
   offset: number;
 }>;
@@ -131,14 +134,16 @@ export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
       and ($3::text is null or status = $3)
       and ($4::text is null or graph_id = $4)
       and (not $5::boolean or waits_for = 'person')
+      and ($6::jsonb is null or thread_within(tenant_id, thread_id, $6))
     order by seq desc
-    limit $6 offset $7`,
+    limit $7 offset $8`,
     [
       filter.tenantId,
       filter.threadId ?? null,
       filter.status ?? null,
       filter.graphId ?? null,
       filter.needsAttention ?? false,
+      withinParam(filter.within),
       filter.limit,
       filter.offset,
     ],
@@ -469,6 +474,7 @@ export async function runsWithStatus(
     tenantId: TenantId;
     threadId: ThreadId | null;
     statuses: readonly RunStatus[];
+    within?: Within;
     after: number;
     limit: number;
   }>,
@@ -477,10 +483,10 @@ export async function runsWithStatus(
     `select thread_id as "threadId", run_id as "runId", seq
     from runs
     where tenant_id = $1 and ($2::uuid is null or thread_id = $2) and kind = 'run' and status = any($3::text[])
-      and seq > $4
+      and seq > $4 and ($5::jsonb is null or thread_within(tenant_id, thread_id, $5))
     order by seq
-    limit $5`,
-    [page.tenantId, page.threadId, page.statuses, page.after, page.limit],
+    limit $6`,
+    [page.tenantId, page.threadId, page.statuses, page.after, withinParam(page.within), page.limit],
   );
   return rows;
 }

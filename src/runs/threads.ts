@@ -1,5 +1,6 @@
 // Conversations (table `threads`) as people read, make, label and delete them. Locking and status: thread-lock.ts.
 // Ephemeral threads belong to stateless runs: readers that serve people don't see them.
+import { type Within, withinParam } from "../core/access.js";
 import type { Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
@@ -113,6 +114,8 @@ export type ThreadFilter = Readonly<{
   status?: ThreadStatus | undefined;
   /** Contained in the thread's metadata, as jsonb `@>` means it. */
   metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Only those that who asks may see. */
+  within?: Within;
 }>;
 
 export type ThreadSortBy = "thread_id" | "status" | "created_at" | "updated_at" | "state_updated_at";
@@ -126,6 +129,7 @@ function filterParams(filter: ThreadFilter): unknown[] {
     filter.ids ?? null,
     filter.status ?? null,
     filter.metadata === undefined ? null : JSON.stringify(filter.metadata),
+    withinParam(filter.within),
   ];
 }
 
@@ -138,18 +142,19 @@ export async function searchThreads(sql: Sql, page: ThreadPage): Promise<ThreadR
       and ($2::uuid[] is null or thread_id = any($2))
       and ($3::text is null or status = $3)
       and ($4::jsonb is null or metadata @> $4)
+      and ($5::jsonb is null or metadata @> $5)
     order by
-      case when $5 = 'created_at' and $6 = 'desc' then created_at end desc,
-      case when $5 = 'created_at' and $6 = 'asc' then created_at end asc,
-      case when $5 = 'updated_at' and $6 = 'desc' then updated_at end desc,
-      case when $5 = 'updated_at' and $6 = 'asc' then updated_at end asc,
-      case when $5 = 'state_updated_at' and $6 = 'desc' then state_updated_at end desc nulls last,
-      case when $5 = 'state_updated_at' and $6 = 'asc' then state_updated_at end asc nulls first,
-      case when $5 = 'status' and $6 = 'desc' then status end desc,
-      case when $5 = 'status' and $6 = 'asc' then status end asc,
-      case when $6 = 'desc' then thread_id end desc,
-      case when $6 = 'asc' then thread_id end asc
-    limit $7 offset $8`,
+      case when $6 = 'created_at' and $7 = 'desc' then created_at end desc,
+      case when $6 = 'created_at' and $7 = 'asc' then created_at end asc,
+      case when $6 = 'updated_at' and $7 = 'desc' then updated_at end desc,
+      case when $6 = 'updated_at' and $7 = 'asc' then updated_at end asc,
+      case when $6 = 'state_updated_at' and $7 = 'desc' then state_updated_at end desc nulls last,
+      case when $6 = 'state_updated_at' and $7 = 'asc' then state_updated_at end asc nulls first,
+      case when $6 = 'status' and $7 = 'desc' then status end desc,
+      case when $6 = 'status' and $7 = 'asc' then status end asc,
+      case when $7 = 'desc' then thread_id end desc,
+      case when $7 = 'asc' then thread_id end asc
+    limit $8 offset $9`,
     [...filterParams(page), page.sortBy, page.sortOrder, page.limit, page.offset],
   );
   return rows;
@@ -163,7 +168,8 @@ export async function countThreads(sql: Sql, filter: ThreadFilter): Promise<numb
     where tenant_id = $1 and not ephemeral
       and ($2::uuid[] is null or thread_id = any($2))
       and ($3::text is null or status = $3)
-      and ($4::jsonb is null or metadata @> $4)`,
+      and ($4::jsonb is null or metadata @> $4)
+      and ($5::jsonb is null or metadata @> $5)`,
     filterParams(filter),
   );
   return rows[0]?.n ?? 0;

@@ -1,4 +1,5 @@
 // Crons: at which times runs are made, and of what. What became of each time is in `cron-firings.ts`.
+import { type Within, withinParam } from "../core/access.js";
 import type { Sql } from "../core/deps.js";
 import type { AssistantId, CronId, TenantId, ThreadId } from "../core/ids.js";
 
@@ -135,15 +136,18 @@ export type CronFilter = Readonly<{
   threadId: ThreadId | null;
   enabled: boolean | null;
   metadata: Readonly<Record<string, unknown>> | null;
+  within?: Within;
 }>;
 
 /** With the values of `filterValues`. */
 const MATCHES = `($2::uuid is null or assistant_id = $2) and ($3::uuid is null or thread_id = $3)
-  and ($4::boolean is null or enabled = $4) and ($5::jsonb is null or metadata @> $5)`;
+  and ($4::boolean is null or enabled = $4) and ($5::jsonb is null or metadata @> $5)
+  and ($6::jsonb is null or metadata @> $6)`;
 
 function filterValues(filter: CronFilter): unknown[] {
-  const { tenantId, assistantId, threadId, enabled, metadata } = filter;
-  return [tenantId, assistantId, threadId, enabled, metadata === null ? null : JSON.stringify(metadata)];
+  const { tenantId, assistantId, threadId, enabled, metadata, within } = filter;
+  const wanted = metadata === null ? null : JSON.stringify(metadata);
+  return [tenantId, assistantId, threadId, enabled, wanted, withinParam(within)];
 }
 
 export const CRON_SORTS = [
@@ -172,17 +176,17 @@ export async function searchCrons(
     `select *, clock_timestamp() as now
     from (
       select ${COLUMNS},
-        case $6 when 'next_run_date' then next_at when 'end_time' then end_time when 'created_at' then created_at
+        case $7 when 'next_run_date' then next_at when 'end_time' then end_time when 'created_at' then created_at
           when 'updated_at' then updated_at end as by_time,
-        case $6 when 'cron_id' then cron_id when 'assistant_id' then assistant_id when 'thread_id' then thread_id end as by_id
+        case $7 when 'cron_id' then cron_id when 'assistant_id' then assistant_id when 'thread_id' then thread_id end as by_id
       from crons
       where tenant_id = $1 and ${MATCHES}
     ) found
     order by
-      case when $7 = 'asc' then by_time end, case when $7 = 'desc' then by_time end desc nulls last,
-      case when $7 = 'asc' then by_id end, case when $7 = 'desc' then by_id end desc nulls last,
+      case when $8 = 'asc' then by_time end, case when $8 = 'desc' then by_time end desc nulls last,
+      case when $8 = 'asc' then by_id end, case when $8 = 'desc' then by_id end desc nulls last,
       "cronId"
-    limit $8 offset $9`,
+    limit $9 offset $10`,
     [...filterValues(filter), page.sortBy, page.sortOrder, page.limit, page.offset],
   );
   return rows;

@@ -1,4 +1,5 @@
 // Follow-ups: what is to be done later, for whom, and how far it has come.
+import { type Within, withinParam } from "../core/access.js";
 import { PREPARED, type Sql } from "../core/deps.js";
 import type {
   AssistantId,
@@ -167,6 +168,7 @@ export async function listFollowups(
     tenantId: TenantId;
     threadId: ThreadId | null;
     status: FollowupStatus | null;
+    within?: Within;
     limit: number;
     offset: number;
   }>,
@@ -175,9 +177,10 @@ export async function listFollowups(
     `select ${COLUMNS}
     from followups
     where tenant_id = $1 and ($2::uuid is null or thread_id = $2) and ($3::text is null or status = $3)
+      and ($4::jsonb is null or thread_within(tenant_id, thread_id, $4))
     order by created_at desc, followup_id
-    limit $4 offset $5`,
-    [filter.tenantId, filter.threadId, filter.status, filter.limit, filter.offset],
+    limit $5 offset $6`,
+    [filter.tenantId, filter.threadId, filter.status, withinParam(filter.within), filter.limit, filter.offset],
   );
   return rows;
 }

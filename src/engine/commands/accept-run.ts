@@ -54,7 +54,11 @@ function plainRun(deps: Deps, input: CreateRunInput): PlainRun {
     multitaskStrategy: input.multitaskStrategy,
     metadataBelow: assistant.metadata,
     metadata: { ...input.metadata, graph_id: graphId, assistant_id: assistantId },
-    threadMetadata: { graph_id: graphId, assistant_id: assistantId },
+    within: input.access?.within ?? {},
+    threadMetadata: {
+      ...(threadId === null && input.access?.threadMetadata),
+      ...{ graph_id: graphId, assistant_id: assistantId },
+    },
     request: encodeRequest(mergeRequest(input.request, input, { config: {} })),
   };
 }

@@ -1,9 +1,11 @@
 // Cancels several runs, one after the other: each as if it had been asked for alone.
+import { reaches, type Within } from "../../core/access.js";
 import type { Deps } from "../../core/deps.js";
 import { EngineError, unlessGone } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
 import type { RunStatus } from "../../core/run.js";
 import { getRun, runsWithStatus } from "../../runs/runs.js";
+import { getThread } from "../../runs/threads.js";
 import { cancelRun } from "./cancel-run.js";
 import { rollBackRun } from "./roll-back-runs.js";
 
@@ -16,6 +18,8 @@ export type CancelMany = Readonly<{
   threadId: ThreadId | null;
   which: Readonly<{ runIds: readonly RunId[] }> | Readonly<{ statuses: readonly RunStatus[] }>;
   action: "interrupt" | "rollback";
+  /** Only those of threads that who asks may see. */
+  within?: Within;
   moveAfterMs: number;
 }>;
 
@@ -40,11 +44,14 @@ export async function cancelRuns(deps: Deps, cancel: CancelMany): Promise<void> 
 type Found = Readonly<{ threadId: ThreadId; runId: RunId }>;
 
 async function namedRuns(deps: Deps, cancel: CancelMany, runIds: readonly RunId[]): Promise<Found[]> {
-  const { tenantId, threadId } = cancel;
+  const { tenantId, threadId, within = null } = cancel;
   const found: Found[] = [];
   for (const runId of new Set(runIds)) {
     const run = await getRun(deps.db, { tenantId, runId, ...(threadId !== null && { threadId }) });
-    if (run === undefined) throw new EngineError("not_found", `Run ${runId} not found`, { details: { run_id: runId } });
+    const thread = run && within !== null ? await getThread(deps.db, run) : undefined;
+    const isTheirs = within === null || (thread !== undefined && reaches(within, thread.metadata));
+    if (run === undefined || !isTheirs)
+      throw new EngineError("not_found", `Run ${runId} not found`, { details: { run_id: runId } });
     found.push(run);
   }
   return found;

@@ -1,4 +1,5 @@
 // Makes, changes and deletes crons. When the call returns nothing begins any more as it was before: whoever fires one has its row locked.
+import { reaches, type Within } from "../../core/access.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, CronId, TenantId, ThreadId } from "../../core/ids.js";
@@ -26,7 +27,14 @@ import { threadNotFound } from "./patch-thread.js";
 const SHORTEST_MS = 60_000;
 
 export type CronAsked = CronSettings &
-  Readonly<{ tenantId: TenantId; assistantId: AssistantId; threadId: ThreadId | null; userId: string | null }>;
+  Readonly<{
+    tenantId: TenantId;
+    assistantId: AssistantId;
+    threadId: ThreadId | null;
+    userId: string | null;
+    /** The threads that it may be made on. */
+    within?: Within;
+  }>;
 
 /** Throws `bad_request` for a rule or zone that can't be meant, or that never comes, and `not_found` without its thread. */
 export async function createCron(
@@ -36,12 +44,13 @@ export async function createCron(
 ): Promise<Readonly<{ cron: CronRow; again: boolean }>> {
   const before = once === null ? undefined : await cronMadeBefore(deps, once);
   if (before !== undefined) return { cron: before, again: true };
-  const { tenantId, threadId } = asked;
+  const { tenantId, threadId, within = null } = asked;
   const cronId = deps.ids.next<CronId>();
   const made = await deps.db.tx(async (sql) => {
     if (threadId !== null) {
       const thread = await lockThread(sql, { tenantId, threadId });
-      if (thread === undefined || thread.ephemeral) throw threadNotFound({ tenantId, threadId });
+      const isTheirs = thread?.ephemeral === false && reaches(within, thread.metadata);
+      if (!isTheirs) throw threadNotFound({ tenantId, threadId });
     }
     if (once !== null && !(await takeKey(sql, once, cronId))) return undefined;
     const nextAt = await nextOf(sql, asked);

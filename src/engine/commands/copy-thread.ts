@@ -5,6 +5,7 @@ import { uuidToULID } from "ulid";
 import { threadPrefix } from "../../bodies/keys.js";
 import { copyRows, insertPackCopy, type PackCopy, type PackInUse, packsInUse } from "../../checkpoint/copy-queries.js";
 import { markPackStored } from "../../checkpoint/packs.js";
+import { reaches, type Within } from "../../core/access.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import type { PackId, ThreadId, TimerId } from "../../core/ids.js";
@@ -26,6 +27,10 @@ export type CopyInput = ThreadKey &
     /** Who holds the original meanwhile. */
     owner: string;
     leaseMs: number;
+    /** Which threads the caller may see. */
+    within?: Within;
+    /** The labels of the copy, made of its original's. */
+    labelled?: (threadId: ThreadId, metadata: ThreadRow["metadata"]) => Promise<ThreadRow["metadata"]>;
     once: Once | null;
     /** For tests: called between the steps. */
     reached?: (step: "held" | "uploaded") => Promise<void> | void;
@@ -40,15 +45,19 @@ export async function copyThread(deps: Deps, input: CopyInput): Promise<MadeThre
   const before = once === null ? undefined : await threadMadeBefore(deps, once);
   if (before !== undefined) return { thread: before, again: true };
   const source = await getThread(deps.db, { tenantId, threadId });
-  if (source === undefined || source.ephemeral) {
+  if (source === undefined || source.ephemeral || !reaches(input.within ?? null, source.metadata)) {
     throw new EngineError("conflict", `Thread ${threadId} can't be copied: there is no such thread`);
   }
+  const to: ThreadKey = { tenantId, threadId: deps.ids.next<ThreadId>() };
+  const labels = { ...source.metadata, ...("thread_id" in source.metadata && { thread_id: to.threadId }) };
+  const metadata = (await input.labelled?.(to.threadId, labels)) ?? labels;
+  const original: Original = { source: { ...source, metadata }, to, once };
   const graphId = graphIdOf(source) ?? "";
   const hold = { tenantId, threadId, graphId, assistantId: assistantIdOf(source, graphId), owner, leaseMs };
   const held = await takeThread(deps, hold, { quiet: true });
   try {
     await input.reached?.("held");
-    const { copy, next } = await whileRenewing(deps, held.lease, leaseMs, () => copyHeld(deps, held, source, input));
+    const { copy, next } = await whileRenewing(deps, held.lease, leaseMs, () => copyHeld(deps, held, original, input));
     if (next) deps.notifier.notify("runs");
     return { thread: copy, again: false };
   } catch (error) {
@@ -57,10 +66,13 @@ export async function copyThread(deps: Deps, input: CopyInput): Promise<MadeThre
   }
 }
 
+/** `source` has the labels that the copy gets. */
+type Original = Readonly<{ source: ThreadRow; to: ThreadKey; once: Once | null }>;
+
 type Copied = Readonly<{ copy: ThreadRow; next: boolean }>;
 
-async function copyHeld(deps: Deps, held: Held, source: ThreadRow, input: CopyInput): Promise<Copied> {
-  const to: ThreadKey = { tenantId: input.tenantId, threadId: deps.ids.next<ThreadId>() };
+async function copyHeld(deps: Deps, held: Held, original: Original, input: CopyInput): Promise<Copied> {
+  const { to } = original;
   const copies = new Map<string, PackCopy>();
   for (;;) {
     for (const pack of await packsInUse(deps.db, held.lease)) {
@@ -69,7 +81,7 @@ async function copyHeld(deps: Deps, held: Held, source: ThreadRow, input: CopyIn
       if (copy !== undefined) copies.set(pack.packId, copy);
     }
     await input.reached?.("uploaded");
-    const place = () => deps.db.tx((sql) => placeCopy(deps, sql, { held, source, to, copies, once: input.once }));
+    const place = () => deps.db.tx((sql) => placeCopy(deps, sql, { ...original, held, copies }));
     const placed = await retryTransient(place, { ...deps, deadlineMs: input.leaseMs });
     if (placed !== "more") return placed;
   }
@@ -95,13 +107,7 @@ async function copyPack(deps: Deps, from: ThreadKey, to: ThreadKey, pack: PackIn
 async function placeCopy(
   deps: Deps,
   sql: Sql,
-  parts: Readonly<{
-    held: Held;
-    source: ThreadRow;
-    to: ThreadKey;
-    copies: ReadonlyMap<string, PackCopy>;
-    once: Once | null;
-  }>,
+  parts: Original & Readonly<{ held: Held; copies: ReadonlyMap<string, PackCopy> }>,
 ): Promise<Copied | "more"> {
   const { held, source, to, copies } = parts;
   const { lease } = held;
@@ -117,8 +123,7 @@ async function placeCopy(
     attempt: 1,
     payload: { outcome: "copy", thread_id: to.threadId },
   });
-  const labels = "thread_id" in source.metadata ? { thread_id: to.threadId } : {};
-  const copy = await insertThread(sql, { ...to, metadata: { ...source.metadata, ...labels }, config: source.config });
+  const copy = await insertThread(sql, { ...to, metadata: source.metadata, config: source.config });
   if (copy === undefined) throw new EngineError("internal", `The new thread ${to.threadId} exists already`);
   for (const { packId } of used) {
     if (await markPackStored(sql, { tenantId: to.tenantId, packId })) continue;

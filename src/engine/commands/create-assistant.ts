@@ -1,6 +1,7 @@
 // Makes assistants, and versions of them.
 import { type AssistantRow, getAssistant, systemAssistantId } from "../../assistants/queries.js";
 import { addVersion, type AssistantPatch, insertAssistant, type NewAssistant } from "../../assistants/versions.js";
+import { reaches, type Within } from "../../core/access.js";
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, TenantId } from "../../core/ids.js";
@@ -11,11 +12,16 @@ import { findMadeBefore, type Once } from "./make-once.js";
 export type MadeAssistant = Readonly<{ assistant: AssistantRow; again: boolean }>;
 
 type Asked = Omit<NewAssistant, "assistantId"> &
-  Readonly<{ assistantId: AssistantId | undefined; ifExists: "raise" | "do_nothing"; once: Once | null }>;
+  Readonly<{
+    assistantId: AssistantId | undefined;
+    ifExists: "raise" | "do_nothing";
+    within?: Within;
+    once: Once | null;
+  }>;
 
 /** Throws `conflict` when the tenant has an assistant with this id and `ifExists` is "raise". */
 export async function createAssistant(deps: Deps, asked: Asked): Promise<MadeAssistant> {
-  const { tenantId, once } = asked;
+  const { tenantId, once, within = null } = asked;
   const before = once === null ? undefined : await assistantMadeBefore(deps, once);
   if (before !== undefined) return { assistant: before, again: true };
   const assistantId = asked.assistantId ?? deps.ids.next<AssistantId>();
@@ -25,7 +31,8 @@ export async function createAssistant(deps: Deps, asked: Asked): Promise<MadeAss
     const found =
       made ??
       (asked.ifExists === "do_nothing" ? await getAssistant(sql, { tenantId, idOrGraphId: assistantId }) : undefined);
-    if (found === undefined) throw new EngineError("conflict", `Assistant ${assistantId} already exists`);
+    const isTheirs = made !== undefined || (found !== undefined && reaches(within, found.metadata));
+    if (found === undefined || !isTheirs) throw new EngineError("conflict", `Assistant ${assistantId} already exists`);
     return found;
   });
   // Another request with the key was faster.

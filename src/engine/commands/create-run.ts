@@ -1,4 +1,5 @@
 // Accepts a run: thread, run, answered questions and event in one transaction, the wake-up after it.
+import { reaches, type RunAccess } from "../../core/access.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../../core/ids.js";
@@ -60,6 +61,8 @@ export type CreateRunInput = Readonly<{
   /** How long its thread is kept: what the request says, and else what is said of threads that are made; null: for ever. */
   threadTtl?: ThreadTtl | null;
   newThreadTtl?: ThreadTtl | null;
+  /** Left out: it may be made on any thread. */
+  access?: RunAccess;
 }>;
 
 export type AcceptedInput = Pick<
@@ -133,24 +136,29 @@ async function takeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: Ru
 async function findOrMakeThread(deps: Deps, sql: Sql, input: CreateRunInput, runId: RunId): Promise<LockedThread> {
   const { tenantId } = input;
   const ttl = input.newThreadTtl ?? null;
+  const { within, threadMetadata: metadata } = input.access ?? ANY_THREAD;
   if (input.threadId === null) {
     return ensureThread(sql, {
       tenantId,
       threadId: deps.ids.next<ThreadId>(),
       ephemeral: input.onCompletion === "delete",
       ttl: input.onCompletion === "delete" ? null : ttl,
+      metadata,
     });
   }
   const key = { tenantId, threadId: input.threadId };
   const thread =
     input.ifNotExists === "create"
-      ? await ensureThread(sql, { ...key, ephemeral: false, ttl })
+      ? await ensureThread(sql, { ...key, ephemeral: false, metadata, ttl })
       : await lockThread(sql, key);
-  if (thread === undefined || thread.ephemeral) {
+  const isTheirs = thread !== undefined && (("isNew" in thread && thread.isNew) || reaches(within, thread.metadata));
+  if (!isTheirs || thread.ephemeral) {
     throw new EngineError("not_found", `Thread with ID ${input.threadId} not found`, { details: { run_id: runId } });
   }
   return thread;
 }
+
+export const ANY_THREAD: RunAccess = { within: null, threadMetadata: {} };
 
 type Room = Readonly<{ cancelled: readonly RunId[]; ahead: readonly RunRow[] }>;
 

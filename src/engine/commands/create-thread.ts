@@ -1,4 +1,5 @@
 // Makes a thread, or hands out the one that has the id already when the caller allows that.
+import { reaches, type Within } from "../../core/access.js";
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { TenantId, ThreadId } from "../../core/ids.js";
@@ -23,10 +24,12 @@ export async function createThread(
     metadata: Readonly<Record<string, unknown>>;
     ttl: ThreadTtl | null;
     ifExists: "raise" | "do_nothing";
+    /** Which threads the caller may see: to it another one with this id exists, and no more. */
+    within?: Within;
     once: Once | null;
   }>,
 ): Promise<MadeThread> {
-  const { tenantId, once } = thread;
+  const { tenantId, once, within = null } = thread;
   const before = once === null ? undefined : await threadMadeBefore(deps, once);
   if (before !== undefined) return { thread: before, again: true };
   const key = { tenantId, threadId: thread.threadId ?? deps.ids.next<ThreadId>() };
@@ -35,7 +38,7 @@ export async function createThread(
     const made = await insertThread(sql, { ...key, metadata: thread.metadata, ttl: thread.ttl });
     if (made !== undefined) await refuseReuse(sql, key);
     const found = made ?? (thread.ifExists === "do_nothing" ? await getThread(sql, key) : undefined);
-    if (found === undefined || (made === undefined && found.ephemeral)) {
+    if (found === undefined || (made === undefined && (found.ephemeral || !reaches(within, found.metadata)))) {
       throw new EngineError("conflict", `Thread ${key.threadId} already exists`);
     }
     return found;

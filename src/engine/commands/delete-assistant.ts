@@ -1,6 +1,7 @@
 // Deletes an assistant: what it still has to do first, itself last. Who dies half way has left an assistant that can be deleted again.
 import { type AssistantRow } from "../../assistants/queries.js";
 import { deleteAssistantRow } from "../../assistants/versions.js";
+import type { Within } from "../../core/access.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError, unlessGone } from "../../core/errors.js";
 import type { AssistantId, TenantId } from "../../core/ids.js";
@@ -17,8 +18,9 @@ const AT_ONCE = 100;
 type Deletion = Readonly<{
   tenantId: TenantId;
   assistant: Pick<AssistantRow, "assistantId" | "graphId">;
-  /** With the threads that are its own. */
+  /** With the threads that are its own, and that who asks may delete. */
   deleteThreads: boolean;
+  threadsWithin?: Within;
   moveAfterMs: number;
 }>;
 
@@ -34,7 +36,7 @@ export async function deleteAssistant(deps: Deps, deletion: Deletion): Promise<v
   }
   const key = { tenantId, assistantId: assistant.assistantId };
   for (;;) {
-    if (deleteThreads) await deleteThreadsOf(deps, key);
+    if (deleteThreads) await deleteThreadsOf(deps, { ...key, within: deletion.threadsWithin });
     await endRunsOf(deps, key, deletion.moveAfterMs);
     const done = await deps.db
       .tx((sql) => deleteIfDone(sql, key))
@@ -45,8 +47,12 @@ export async function deleteAssistant(deps: Deps, deletion: Deletion): Promise<v
   }
 }
 
-async function deleteThreadsOf(deps: Deps, { tenantId, assistantId }: Key): Promise<void> {
-  const page = { tenantId, metadata: { assistant_id: assistantId }, sortBy: "thread_id", sortOrder: "asc" } as const;
+async function deleteThreadsOf(
+  deps: Deps,
+  { tenantId, assistantId, within = null }: Key & Readonly<{ within: Within | undefined }>,
+): Promise<void> {
+  const filter = { tenantId, metadata: { assistant_id: assistantId }, within };
+  const page = { ...filter, sortBy: "thread_id", sortOrder: "asc" } as const;
   for (;;) {
     const threads = await searchThreads(deps.db, { ...page, limit: AT_ONCE, offset: 0 });
     if (threads.length === 0) return;

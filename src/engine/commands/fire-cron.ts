@@ -2,6 +2,7 @@
 // looks again, after whatever, makes none twice.
 import { v5 as uuidv5 } from "uuid";
 import type { AssistantRow } from "../../assistants/queries.js";
+import type { AuthUser } from "../../core/access.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { type EngineError, isEngineError } from "../../core/errors.js";
 import type { CronId, RunId, TenantId } from "../../core/ids.js";
@@ -26,8 +27,9 @@ import type { TellEngine } from "./tell-followup.js";
 /** How late a time may be and still have its run. */
 const CATCH_UP_MS = 6 * 60 * 60_000;
 
-/** What a cron's runs are made of, but for what is the assistant's. */
-export type CronRun = Pick<CreateRunInput, "request" | "metadata" | "multitaskStrategy" | "webhook">;
+/** What a cron's runs are made of, but for what is the assistant's; as who made it, with what they may. */
+export type CronRun = Pick<CreateRunInput, "request" | "metadata" | "multitaskStrategy" | "webhook" | "access"> &
+  Readonly<{ user?: AuthUser | null }>;
 
 export function cronTimer({ ids }: Pick<Deps, "ids">, { tenantId, cronId }: CronKey, at: Date) {
   return { tenantId, timerId: ids.next<TimerRow["timerId"]>(), kind: "cron", refId: cronId, when: { at } } as const;
@@ -158,7 +160,8 @@ function isRefusal(error: unknown): error is EngineError {
 }
 
 function runInputOf(cron: CronRow, assistant: AssistantRow): CreateRunInput {
-  const { request, metadata, multitaskStrategy, webhook = null } = JSON.parse(cron.run.toString("utf8")) as CronRun;
+  const made = JSON.parse(cron.run.toString("utf8")) as CronRun;
+  const { request, metadata, multitaskStrategy, webhook = null, access, user = null } = made;
   const { assistantId, graphId, config, context } = assistant;
   return {
     ...{ tenantId: cron.tenantId, threadId: cron.threadId, request, multitaskStrategy, webhook },
@@ -166,6 +169,7 @@ function runInputOf(cron: CronRow, assistant: AssistantRow): CreateRunInput {
     metadata: { ...metadata, cron_id: cron.cronId },
     ...{ ifNotExists: "reject", onCompletion: cron.threadId === null ? cron.onRunCompleted : "keep" },
     ...{ afterSeconds: null, priority: PRIORITY.scheduled, conversationId: null, mergeWindowMs: 0 },
-    ...{ caller: { person: cron.userId, roles: [] }, graph: null, createdBy: "cron" },
+    ...{ caller: { person: cron.userId, roles: user?.permissions ?? [] }, graph: null, createdBy: "cron" },
+    ...(access !== undefined && { access }),
   };
 }

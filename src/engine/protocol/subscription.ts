@@ -1,8 +1,11 @@
 // What a client of the thread protocol wants to see: channels, and namespaces down to a depth.
 import { isPrefixMatch } from "@langchain/langgraph/stream";
+import { reaches, type Within } from "../../core/access.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
 import { nextRuns } from "../../runs/next-run.js";
 import type { RunRow } from "../../runs/runs.js";
+import { getThread } from "../../runs/threads.js";
+import { threadNotFound } from "../commands/patch-thread.js";
 import type { Engine } from "../engine.js";
 import { followThread, type ThreadItem } from "../stream/follow-thread.js";
 import { readStream } from "../stream/reader.js";
@@ -38,6 +41,8 @@ type Following = OfThread &
     heartbeatMs: number;
     /** The run to begin with, when it is known. */
     first?: RunId | undefined;
+    /** The threads that who follows may see: one that comes may be another's. */
+    within?: Within;
   }>;
 
 /** Events that come together; `over`: their run's last. */
@@ -54,10 +59,17 @@ export async function* threadEvents(
       yield "heartbeat";
       continue;
     }
-    if (item.kind === "begin") events = createRunEvents(item.run);
+    if (item.kind === "begin") {
+      if (!(await mayFollow(engine, following))) throw threadNotFound(following);
+      events = createRunEvents(item.run);
+    }
     if (events !== undefined)
       yield { runId: item.run.runId, events: eventsOf(events, item), over: item.kind === "end" };
   }
+}
+
+async function mayFollow({ deps }: Pick<Engine, "deps">, { within = null, ...key }: Following): Promise<boolean> {
+  return within === null || reaches(within, (await getThread(deps.db, key))?.metadata);
 }
 
 function eventsOf(events: RunEvents, item: Exclude<ThreadItem, { kind: "heartbeat" }>): ProtocolEvent[] {
