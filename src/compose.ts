@@ -32,7 +32,8 @@ import type { ThreadTtl } from "./core/thread-ttl.js";
 import { type ClockOffset, createClockOffset } from "./db/clock-offset.js";
 import { createNotifier } from "./db/listen.js";
 import { openDb } from "./db/pool.js";
-import { callerFrom, UNKNOWN } from "./api/caller.js";
+import { createGate, type GateSettings } from "./api/auth/gate.js";
+import { callerFrom } from "./api/caller.js";
 import { createOnTouch } from "./engine/adopt/on-touch.js";
 import { openSource, type Source } from "./engine/adopt/source.js";
 import { type ApprovalDefaults, policyOf } from "./engine/approval-policy.js";
@@ -60,6 +61,7 @@ import { channelsByKind } from "./engine/own-channels.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
+import { createTenantOpener } from "./engine/open-tenant.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createMeasures, GAUGES } from "./engine/measures.js";
 import { createMeters } from "./observe/meters.js";
@@ -178,6 +180,8 @@ export type EngineSettings = Readonly<{
   retention: Retention | null;
   /** How long threads that clients make are kept, where they don't say so; null or left out: for ever. */
   threadTtl?: ThreadTtl | null;
+  /** Who is let in, and by whom that is said; "open": everybody. */
+  auth: "open" | Omit<GateSettings, "openTenant">;
   /** Whether headers say who asks. */
   identityHeaders: boolean;
   /** Whether what only suites of tests may ask for is served. */
@@ -220,11 +224,14 @@ export function composeEngine(
     cacheBytes: CACHE_BYTES,
   });
   const slots = createSlots();
+  const hasRetention = settings.retention !== null;
+  const tenantOpener = createTenantOpener(deps, { graphIds: graphs.ids, hasRetention });
   return {
     deps,
     graphs,
+    gate: settings.auth === "open" ? null : createGate(deps, { ...settings.auth, openTenant: tenantOpener }),
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
-    callerOf: settings.identityHeaders ? callerFrom : () => UNKNOWN,
+    callerOf: settings.identityHeaders ? callerFrom : null,
     approvals: (graphId) => policyOf(settings.approvals, graphId),
     threadTtl: settings.threadTtl ?? null,
     bodyReader,

@@ -25,6 +25,12 @@ export type Config = Readonly<{
   concurrency: number | null;
   dbPool: number;
   previews: boolean;
+  auth: "on" | "off" | "dev" | null;
+  jwtJwksUrl: string | null;
+  jwtIssuer: string | null;
+  jwtAudience: string | null;
+  jwtTenantClaim: string | null;
+  jwtPermissionsClaim: string | null;
   identityHeaders: boolean;
   testRoutes: boolean;
   telegramApiRoot: string | null;
@@ -246,6 +252,44 @@ const SETTINGS = {
     about: "Whether completion webhooks may lead into private networks: only where nobody you don't trust makes runs.",
     default: "off",
     schema: oneOf("on", "off").transform((text) => text === "on"),
+  },
+  PERDURE_AUTH: {
+    field: "auth",
+    about:
+      "Who is let in. `on`, unless given: who has a key, a token or is known to auth.path. `off`: everybody who reaches the API, to everything. `dev`: everybody without auth.path, and with it LangGraph Studio, too.",
+    default: null,
+    schema: oneOf("on", "off", "dev").nullable(),
+  },
+  PERDURE_JWT_JWKS_URL: {
+    field: "jwtJwksUrl",
+    about: "Where the keys are that tokens (JWT) are checked with. Needs an issuer and an audience.",
+    default: null,
+    schema: httpUrl,
+  },
+  PERDURE_JWT_ISSUER: {
+    field: "jwtIssuer",
+    about: "Who issues them: their `iss`.",
+    default: null,
+    schema: z.string().nullable(),
+  },
+  PERDURE_JWT_AUDIENCE: {
+    field: "jwtAudience",
+    about: "For whom they must be: their `aud`. `*`: for whomever the issuer issues any.",
+    default: null,
+    schema: z.string().nullable(),
+  },
+  PERDURE_JWT_TENANT_CLAIM: {
+    field: "jwtTenantClaim",
+    about: "The claim that names the tenant, which is made when it comes for the first time. Without it there is one.",
+    default: null,
+    schema: z.string().nullable(),
+  },
+  PERDURE_JWT_PERMISSIONS_CLAIM: {
+    field: "jwtPermissionsClaim",
+    about:
+      "The claim that lists what they may do: `permissions` for auth.path, and without that scopes as keys have them.",
+    default: null,
+    schema: z.string().nullable(),
   },
   PERDURE_IDENTITY_HEADERS: {
     field: "identityHeaders",

@@ -40,7 +40,11 @@ function settingsWith(project: Project | null): Settings {
 }
 
 /** What an engine is told of the project. */
-export async function engineSettings(config: Config, project: Project, databaseUrl: string): Promise<EngineSettings> {
+export async function engineSettings(
+  config: Config,
+  project: Project,
+  { databaseUrl, auth }: Pick<EngineSettings, "databaseUrl" | "auth">,
+): Promise<EngineSettings> {
   const { settings, webhooks, env } = project;
   const { retention, threadTtl, approvals, policyOf, maxRunningPerTenant } = settings;
   const headers = filledIn(webhooks.rules.headers, { env, prefix: webhooks.prefix, at: "webhooks.headers" });
@@ -56,7 +60,44 @@ export async function engineSettings(config: Config, project: Project, databaseU
     maxRunningPerTenant,
     webhookRules,
     channels,
+    auth,
   };
+}
+
+/** Throws `config_invalid` for what contradicts itself: nobody is let in by mistake. */
+export async function authSettings(config: Config, { auth, env, path }: Project): Promise<EngineSettings["auth"]> {
+  const jwt = jwtSettings(config);
+  const isGiven = auth !== null || jwt !== null;
+  if (config.auth === "off" && isGiven) {
+    const what = auth === null ? "PERDURE_JWT_JWKS_URL" : `"auth.path" of ${path}`;
+    throw new EngineError(
+      "config_invalid",
+      `PERDURE_AUTH=off would let everybody in in spite of ${what}; take one away`,
+    );
+  }
+  if (config.auth === "off" || (config.auth === "dev" && !isGiven)) return "open";
+  if (auth === null) return { module: null, studio: false, jwt };
+  addToEnvironment(env);
+  const { loadAuth } = await import("./engine/auth-module.js");
+  const module = await loadAuth(auth.source);
+  if (jwt !== null && module["~handlerCache"].authenticate !== undefined) {
+    const message = `PERDURE_JWT_JWKS_URL has no effect beside the authenticate of ${path}'s "auth.path"; take one away`;
+    throw new EngineError("config_invalid", message);
+  }
+  return { module, studio: config.auth === "dev" && !auth.disableStudio, jwt };
+}
+
+function jwtSettings(config: Config) {
+  const { jwtJwksUrl: jwksUrl, jwtIssuer: issuer, jwtAudience, jwtTenantClaim, jwtPermissionsClaim } = config;
+  if (jwksUrl === null) return null;
+  if (issuer === null || jwtAudience === null) {
+    throw new EngineError(
+      "config_invalid",
+      "PERDURE_JWT_JWKS_URL needs PERDURE_JWT_ISSUER and PERDURE_JWT_AUDIENCE: one issuer's keys sign tokens for many",
+    );
+  }
+  const audience = jwtAudience === "*" ? null : jwtAudience;
+  return { jwksUrl, issuer, audience, tenantClaim: jwtTenantClaim, permissionsClaim: jwtPermissionsClaim };
 }
 
 /** Their modules run user code, as those of graphs do. */
@@ -167,7 +208,8 @@ async function withEngine<T>(
   return await withParts(place, settings, { bodies: true, adopts }, async (parts) => {
     const { composeEngine } = await import("./compose.js");
     const { databaseUrl } = await findInstallation(config, place.dataDir);
-    const engine = { ...(await engineSettings(config, project, databaseUrl)), retention: null };
+    // Whoever is here has the database: there is no door.
+    const engine = { ...(await engineSettings(config, project, { databaseUrl, auth: "open" })), retention: null };
     return await work(composeEngine(parts, await loadGraphs(project), engine));
   });
 }

@@ -4,12 +4,14 @@ import {
   composeEngine,
   composeLoops,
   DEFAULT_CONCURRENCY,
+  type EngineSettings,
   type LoopName,
   LOOPS,
   openParts,
   prepareEngine,
   type Running,
 } from "./compose.js";
+import type { AuthModule } from "./core/access.js";
 import { type LogLevel, readConfig } from "./config.js";
 import { refuseVersion } from "./core/pin.js";
 import { policiesFrom, type RunPolicy } from "./core/policy.js";
@@ -18,6 +20,7 @@ import type { ThreadTtl } from "./core/thread-ttl.js";
 import { checkSchema } from "./db/migrate.js";
 import type { ChannelAdapter } from "./delivery/channel.js";
 import { approvalDefaults, type ProjectApprovals } from "./engine/approval-policy.js";
+import { asAuth } from "./engine/auth-module.js";
 import { graphsFrom } from "./engine/graphs.js";
 import { asAdapter } from "./engine/own-channels.js";
 import { createLog } from "./observe/log.js";
@@ -55,6 +58,11 @@ export type PerdureOptions = Readonly<{
   threadTtl?: ThreadTtl;
   /** What questions come with, unless they say so themselves. */
   approvals?: ProjectApprovals;
+  /**
+   * Whom `fetch` lets in: an `Auth` of @langchain/langgraph-sdk/auth says who a request is of and what that user may; "open": everybody whose request
+   * you hand on. Left out: only who has a key of `perdure keys`.
+   */
+  auth?: "open" | AuthModule;
   /** Whether X-Perdure-Person and X-Perdure-Roles of a request say who asks: set them where you know, whatever the client sent. */
   identityHeaders?: boolean;
   /** What completion webhooks are signed with: `whsec_…`, or two while one takes the other's place. */
@@ -81,14 +89,15 @@ export type Perdure = Readonly<{
 export function composePerdure(options: PerdureOptions): Perdure {
   if (options.version !== undefined) refuseVersion(options.version, "version");
   for (const [at, adapter] of (options.channels ?? []).entries()) asAdapter(adapter, `channels[${at}]`);
-  const { logLevel, ...settings } = readConfig({});
+  const { logLevel, auth: _, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
   const parts = openParts({ ...options, log, applicationName: "perdure" });
   const { retention = null, identityHeaders = false, policies = {} } = options;
+  const auth = authOf(options.auth);
   const approvals = approvalDefaults(options.approvals ?? {});
   const policyOf = policiesFrom(policies);
   const engine = composeEngine(parts, graphsFrom(options.graphs, { ...options, policyOf }), {
-    ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals },
+    ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals, auth },
   });
   const app = createApp(engine);
   let loops: readonly Running[] = [];
@@ -107,4 +116,10 @@ export function composePerdure(options: PerdureOptions): Perdure {
       await parts.close();
     },
   };
+}
+
+function authOf(given: PerdureOptions["auth"]): EngineSettings["auth"] {
+  if (given === "open") return "open";
+  const module = given === undefined ? null : asAuth(given, "auth");
+  return { module, studio: false, jwt: null };
 }

@@ -4,12 +4,22 @@ import { choiceArgument } from "./cli/arguments.js";
 import { EXECUTE_CLAIM, type ServeOptions, type Serving } from "./cli/commands/serving.js";
 import type { ChildMessage } from "./cli/dev/child.js";
 import { terminal } from "./cli/output.js";
-import type { LoopName } from "./compose.js";
+import type { EngineSettings, LoopName } from "./compose.js";
 import { type Config, environmentWith } from "./config.js";
-import { EngineError } from "./core/errors.js";
+import type { Deps } from "./core/deps.js";
 import type { Project } from "./engine/langgraph-json.js";
+import { hasApiKeys } from "./keys/api-keys.js";
 import { createLog } from "./observe/log.js";
-import { bodiesOf, databaseOf, engineSettings, loadGraphs, quietLevel, quietLog, readProjectSettings } from "./open.js";
+import {
+  authSettings,
+  bodiesOf,
+  databaseOf,
+  engineSettings,
+  loadGraphs,
+  quietLevel,
+  quietLog,
+  readProjectSettings,
+} from "./open.js";
 
 /** `binary` is what its children are started with. */
 export function createServing(binary: string): Serving {
@@ -29,7 +39,8 @@ export function createServing(binary: string): Serving {
         databaseUrl: config.databaseUrl,
         bodies: config.bodies,
         command: (name, ...args) => [binary, name, "--config", configPath, ...args],
-        environment: (values) => environmentWith({ PERDURE_LOG_LEVEL: quietLevel(config), ...values }),
+        environment: (values) =>
+          environmentWith({ PERDURE_LOG_LEVEL: quietLevel(config), PERDURE_AUTH: config.auth ?? "dev", ...values }),
         migrate: (databaseUrl) => migrateDatabase(databaseUrl, log),
         movableClock: options.movableClock,
         openClock: async (databaseUrl, wanted) => {
@@ -58,7 +69,7 @@ export function createServing(binary: string): Serving {
       const unwatch = watchStrayErrors(parts.deps.log);
       try {
         await executeClaim(parts, graphs, {
-          ...(await engineSettings(config, project, databaseUrl)),
+          ...(await engineSettings(config, project, { databaseUrl, auth: await authSettings(config, project) })),
           retention: null,
         });
       } finally {
@@ -88,12 +99,13 @@ async function openServing(project: Project, config: Config, command: string) {
 
 async function serveProcess(binary: string, project: Project, config: Config, options: ServeOptions): Promise<void> {
   const { command } = options;
-  if (project.wantsAuth && command !== "worker") refuseAuth(project);
   const { LOOPS } = await import("./compose.js");
   const names = loopsOf(options, LOOPS);
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
-  const engine = compose.composeEngine(parts, graphs, await engineSettings(config, project, databaseUrl));
+  const auth = await authSettings(config, project);
+  const settings = await engineSettings(config, project, { databaseUrl, auth });
+  const engine = compose.composeEngine(parts, graphs, settings);
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };
@@ -103,7 +115,10 @@ async function serveProcess(binary: string, project: Project, config: Config, op
     ...parts.deps,
     name: command,
     listen: command === "worker" ? null : () => compose.listenApi(engine, address),
-    prepare: () => compose.prepareEngine(engine),
+    async prepare() {
+      await compose.prepareEngine(engine);
+      if (command !== "worker") await warnIfShut(parts.deps, settings);
+    },
     loops: () => compose.composeLoops(engine, names, workers),
     close: () => parts.close(),
     onReady: (url) => {
@@ -111,6 +126,14 @@ async function serveProcess(binary: string, project: Project, config: Config, op
       if (command === "start" && url !== null) terminal.line(`perdure start is ready at ${url}`);
     },
   });
+}
+
+async function warnIfShut({ db, log }: Deps, { auth }: EngineSettings): Promise<void> {
+  if (auth === "open" || auth.module !== null || auth.jwt !== null || (await hasApiKeys(db))) return;
+  log.warn(
+    {},
+    "nobody is let in yet: make a key with `perdure keys create <name>`, give auth.path in langgraph.json or PERDURE_JWT_JWKS_URL, or let everybody in with PERDURE_AUTH=off",
+  );
 }
 
 /** A process for one run that killed a worker before: the same program, settings and graphs. */
@@ -123,14 +146,6 @@ function startIsolated(binary: string, project: Project): ChildProcess {
 function loopsOf({ command, loops }: ServeOptions, all: readonly LoopName[]): readonly LoopName[] {
   if (command === "api") return [];
   return loops === null ? all : loops.map((loop) => choiceArgument(loop, "--loops", all));
-}
-
-/** Answering everybody although the project says whom to let in would be worse than not starting. */
-function refuseAuth({ path }: Project): never {
-  throw new EngineError(
-    "config_invalid",
-    `${path}: "auth.path" has no effect in this version of perdure, and without it everyone would be let in; remove it and guard the API by other means`,
-  );
 }
 
 /** False: nobody supervises this process. */

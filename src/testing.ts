@@ -129,11 +129,12 @@ async function startEngine(
   { log, drop }: Pick<PartsOptions, "log"> & Readonly<{ drop(): Promise<void> }>,
 ): Promise<TestEngine> {
   const crashes = createCrashes();
-  const { logLevel: _level, ...defaults } = readConfig({});
+  const { logLevel: _level, auth: _auth, ...defaults } = readConfig({});
   const settings: EngineSettings = {
     ...{ ...defaults, databaseUrl, leaseMs: LEASE_MS, pollMs: POLL_MS, moveAfterMs: 0, logLevel: "silent" },
     ...{
       retention: options.retention ?? null,
+      auth: "open",
       identityHeaders: true,
       approvals: approvalDefaults(options.approvals ?? {}),
       crash: crashes.hook,

@@ -3,6 +3,8 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import { HTTPException } from "hono/http-exception";
 import type { Engine } from "../engine/engine.js";
+import { door } from "./auth/door.js";
+import { guards } from "./auth/guards.js";
 import type { ApiEnv } from "./env.js";
 import { errorResponse } from "./http-errors.js";
 import { REPLAYED_HEADER } from "./idempotency.js";
@@ -66,7 +68,8 @@ export function createApp(engine: Engine): Hono {
   app.route("/", docsRoutes());
   app.route("/", widgetScriptRoutes());
   app.route("/", channelWebhookRoutes(engine));
-  app.use(tenant(engine));
+  app.use(door(engine));
+  app.route("/", guards(engine));
   app.route("/", metricsRoutes(engine));
   app.route("/", assistantRoutes(engine));
   app.route("/", threadRoutes(engine));
@@ -100,13 +103,6 @@ function requestId(engine: Engine): MiddlewareHandler<ApiEnv> {
     const id = given !== undefined && /^[\w.-]{1,64}$/.test(given) ? given : engine.deps.ids.next<string>();
     c.set("requestId", id);
     c.header("X-Request-Id", id);
-    await next();
-  };
-}
-
-function tenant(engine: Engine): MiddlewareHandler<ApiEnv> {
-  return async (c, next) => {
-    c.set("tenantId", await engine.tenantOf(c.req.raw.headers));
     await next();
   };
 }

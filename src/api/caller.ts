@@ -1,5 +1,8 @@
-// Who asks, when what stands in front of the API says so in headers that it sets itself.
+// Who asks: as what stands in front of the API says in headers that it sets itself, or as whoever let the request in knows.
+import type { Context } from "hono";
 import type { Caller } from "../core/approval.js";
+import type { Engine } from "../engine/engine.js";
+import type { ApiEnv } from "./env.js";
 
 export const UNKNOWN: Caller = { person: null, roles: [] };
 
@@ -11,4 +14,11 @@ export function callerFrom(headers: Headers): Caller {
     person: person === "" ? null : person,
     roles: roles.map((role) => role.trim()).filter((role) => role !== ""),
   };
+}
+
+/** Headers come first, where they say who asks at all. */
+export function callerOf(engine: Engine, c: Context<ApiEnv>): Caller {
+  if (engine.callerOf !== null) return engine.callerOf(c.req.raw.headers);
+  const user = c.get("principal")?.user;
+  return user === undefined ? UNKNOWN : { person: user.identity, roles: user.permissions };
 }

@@ -43,6 +43,8 @@ export function statusOf({ code }: EngineError): number {
 /** Answers an error. Anything that isn't an error with a code is a broken promise of ours: logged by name, never shown. */
 export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Response {
   if (error instanceof HTTPException) {
+    for (const [name, value] of error.res?.headers ?? []) c.header(name, value);
+    if (error.status === 401 && error.res === undefined) c.header("WWW-Authenticate", "Bearer");
     return wire(c, error.status, error.message, "http", {});
   }
   const known = asEngineError(error);

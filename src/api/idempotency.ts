@@ -4,6 +4,7 @@ import { canonicalSha256 } from "../core/canonical.js";
 import { EngineError } from "../core/errors.js";
 import type { Engine } from "../engine/engine.js";
 import type { Once } from "../engine/commands/make-once.js";
+import { callerOf } from "./caller.js";
 import type { ApiEnv } from "./env.js";
 
 const MAX_KEY_CHARACTERS = 255;
@@ -17,10 +18,12 @@ export function onceOf(engine: Engine, c: Context<ApiEnv>): Once | null {
   if (name.trim() === "" || name.length > MAX_KEY_CHARACTERS) {
     throw new EngineError("bad_request", `Idempotency-Key: must have 1 to ${MAX_KEY_CHARACTERS} characters`);
   }
-  const { person } = engine.callerOf(c.req.raw.headers);
+  const { person } = callerOf(engine, c);
+  const identity = c.get("principal")?.user.identity;
+  const whose = identity === undefined || identity === person ? person : [identity, person];
   return {
     tenantId: c.get("tenantId"),
-    keySha256: canonicalSha256([person, c.req.method, c.req.path.toLowerCase().replace(/\/$/, ""), name]),
+    keySha256: canonicalSha256([whose, c.req.method, c.req.path.toLowerCase().replace(/\/$/, ""), name]),
     requestSha256: canonicalSha256(c.get("body") ?? {}),
     name,
   };

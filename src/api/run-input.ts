@@ -1,5 +1,6 @@
 // From a parsed run request to what the command takes: configuration merged as the wire has it, checkpoints in one place.
 import type { AssistantRow } from "../assistants/queries.js";
+import type { AuthUser, RunAccess } from "../core/access.js";
 import type { Caller } from "../core/approval.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
@@ -22,6 +23,9 @@ type Asked = Readonly<{
   caller: Caller;
   /** Of threads that are made where nothing is said of it; null: for ever. */
   threadTtl: ThreadTtl | null;
+  /** Who asks, for the graph; null: nobody says. */
+  user: AuthUser | null;
+  access?: RunAccess;
   /** The caller waits for the end and looks at nothing before. */
   waits: boolean;
   /** It is watched over the thread protocol. */
@@ -62,6 +66,7 @@ export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
     ifVersionCounts: true,
     threadTtl: body.ttl ?? null,
     newThreadTtl: asked.threadTtl,
+    ...(asked.access !== undefined && { access: asked.access }),
   };
 }
 
@@ -73,7 +78,7 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
     config: {
       ...(tags === undefined ? {} : { tags }),
       ...(recursion_limit === undefined ? {} : { recursion_limit }),
-      configurable: { ...forGraph(configurable ?? {}), ...passedHeaders(asked.headers) },
+      configurable: { ...forGraph(configurable ?? {}), ...passedHeaders(asked.headers), ...authOf(asked.user) },
     },
     context: body.context ?? null,
     checkpoint: checkpointOf(body, asked.threadId),
@@ -94,6 +99,16 @@ function commandOf({ resume, update, goto }: NonNullable<RunCreate["command"]>):
     ...(resume === undefined ? {} : { resume }),
     ...(update === undefined ? {} : { update }),
     ...(goto === undefined ? {} : { goto }),
+  };
+}
+
+/** Under the names that graphs look for; nobody says them of themselves. */
+function authOf(user: AuthUser | null): Record<string, unknown> {
+  if (user === null) return {};
+  return {
+    langgraph_auth_user: user,
+    langgraph_auth_user_id: user.identity,
+    langgraph_auth_permissions: user.permissions,
   };
 }
 

@@ -1,6 +1,7 @@
 // What the doors (HTTP, CLI) get: the parts commands need, and who is asking. Everything else is a function over it.
 import type { GetAssistant } from "../assistants/cached.js";
 import type { BodyReader } from "../checkpoint/body-reader.js";
+import type { Gate } from "../core/access.js";
 import type { ApprovalPolicy, Caller } from "../core/approval.js";
 import type { Deps } from "../core/deps.js";
 import type { FollowupLimits } from "../core/followup-limits.js";
@@ -24,10 +25,12 @@ import type { ThreadNews } from "./thread-news.js";
 export type Engine = Readonly<{
   deps: Deps;
   graphs: Graphs;
-  /** Whose request this is, from its headers. Rejects with an EngineError when it is nobody's. */
+  /** Who is let in, and what they may; null: everybody is, and may do everything. */
+  gate: Gate | null;
+  /** Whose requests are, where everybody is let in. */
   tenantOf(headers: Headers): Promise<TenantId>;
-  /** Who asks, as far as what stands in front of the API says so. */
-  callerOf(headers: Headers): Caller;
+  /** Who asks, where what stands in front of the API says so; null: nothing does. */
+  callerOf: ((headers: Headers) => Caller) | null;
   /** What questions of a graph come with, unless they say so themselves. */
   approvals(graphId: string): ApprovalPolicy;
   /** How long threads that clients make are kept, where they don't say so; null: for ever. */

@@ -48,8 +48,8 @@ export type Project = Readonly<{
   /** The file `env` names, absolute, to be watched. */
   envFile: string | null;
   storeTtl: StoreTtl | null;
-  /** True when requests are to be authenticated by the user's own code, which this version can't do. */
-  wantsAuth: boolean;
+  /** Where the `Auth` is that says who requests are of, and what they may; null: there is none. */
+  auth: Readonly<{ source: GraphSource; disableStudio: boolean }> | null;
   webhooks: ProjectWebhooks;
   /** Where channels of its own are. */
   channels: readonly GraphSource[];
@@ -114,7 +114,7 @@ const SCHEMA = z.object({
     })
     .loose()
     .nullish(),
-  auth: z.object({ path: z.string().optional(), disable_studio_auth: z.boolean().optional() }).nullish(),
+  auth: z.object({ path: z.string().min(1).optional(), disable_studio_auth: z.boolean().optional() }).nullish(),
   http: z.record(z.string(), z.unknown()).nullish(),
   ui: z.record(z.string(), z.string()).nullish(),
   webhooks: webhooksShape.nullish(),
@@ -186,7 +186,7 @@ export async function readProject(file: string): Promise<Project> {
           sweepIntervalMinutes: ttl.sweep_interval_minutes ?? undefined,
         }
       : null,
-    wantsAuth: raw.auth?.path !== undefined,
+    auth: authOf(dir, raw.auth),
     webhooks: webhooksOf(raw.webhooks),
     channels: (raw.perdure.channels ?? []).map((spec) => source(dir, spec, spec)),
     settings: {
@@ -204,6 +204,12 @@ export async function readProject(file: string): Promise<Project> {
 function threadTtlOf(given: NonNullable<Raw["checkpointer"]>["ttl"]): ThreadTtl | null {
   const minutes = given?.default_ttl ?? null;
   return minutes === null ? null : { minutes, strategy: given?.strategy ?? "delete" };
+}
+
+function authOf(dir: string, given: Raw["auth"]): Project["auth"] {
+  if (given?.path === undefined) return null;
+  const disableStudio = given.disable_studio_auth ?? false;
+  return { source: source(dir, "auth.path", given.path), disableStudio };
 }
 
 function retentionOf(given: Raw["perdure"]["retention"]): Retention | null {
@@ -324,7 +330,6 @@ function warnings(raw: Raw & Record<string, unknown>): string[] {
   if (wanted > have) found.push(`"node_version" asks for Node ${wanted}; this is Node ${have}`);
   const unserved = UNSERVED_KEYS.filter((key) => raw[key] !== undefined && raw[key] !== null);
   if (raw.store?.index !== undefined) unserved.push("store.index");
-  if (raw.auth?.path !== undefined) unserved.push("auth.path");
   if (raw.ui) unserved.push("ui");
   if (raw.http && Object.keys(raw.http).length > 0) unserved.push("http");
   for (const key of Object.keys(raw.checkpointer ?? {})) if (key !== "ttl") unserved.push(`checkpointer.${key}`);

@@ -43,6 +43,7 @@ test("without a database it is up but not ready, accepts nothing, and says why",
         logLevel: "silent",
         retention: null,
         approvals: approvalDefaults({}),
+        auth: "open" as const,
         identityHeaders: false,
         policyOf: policiesFrom({}),
       };

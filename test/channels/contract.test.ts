@@ -70,7 +70,7 @@ describe("a channel of one's own", () => {
     const graph = new StateGraph(MessagesAnnotation).addNode("rest", () => ({})).addEdge("__start__", "rest");
     const perdure = createPerdure({
       ...{ databaseUrl: database.url, bodies: "memory:", graphs: { agent: graph }, logLevel: "silent" as const },
-      ...{ channels: [pager], loops: [] },
+      ...{ channels: [pager], loops: [], auth: "open" as const },
     });
     await perdure.start();
     const account = {

@@ -102,15 +102,6 @@ describe("the environment", () => {
       await database.close();
     }
   });
-
-  it("auth that would have no effect keeps the API from starting", async () => {
-    const cwd = await createProject({
-      "langgraph.json": `{"graphs":{"agent":"./graph.ts:graph"},"auth":{"path":"./auth.ts:auth"}}`,
-    });
-    const { code, output } = await runProcess(["api"], { cwd, env: { DATABASE_URL: NOWHERE } });
-    expect(output).toContain('"auth.path" has no effect in this version');
-    expect(code).toBe(2);
-  });
 });
 
 describe("graphs", () => {

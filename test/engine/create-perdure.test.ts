@@ -1,5 +1,6 @@
 // An engine inside an application of one's own.
 import { Annotation, StateGraph } from "@langchain/langgraph";
+import { Auth } from "@langchain/langgraph-sdk/auth";
 import { createPerdure } from "perdure";
 import { describe, expect, it } from "vitest";
 import { createEmptyDatabase, createTestDatabase } from "../helpers/database.js";
@@ -16,6 +17,7 @@ describe("createPerdure", () => {
       graphs: { graph },
       logLevel: "silent",
       version: "2026.11.30",
+      auth: "open",
     });
     await perdure.start();
     const response = await perdure.fetch(
@@ -29,6 +31,23 @@ describe("createPerdure", () => {
     const { rows } = await database.db.query("select agent_version from runs");
     expect(rows).toEqual([{ agent_version: "2026.11.30" }]);
     await perdure.stop();
+    await database.close();
+  });
+
+  it("lets nobody in unless it is told whom", async () => {
+    const database = await createTestDatabase();
+    const options = { databaseUrl: database.url, bodies: "memory:", graphs: { graph }, logLevel: "silent" } as const;
+    const auth = new Auth().authenticate((request) => request.headers.get("x-name") ?? "");
+    const [shut, asking] = [createPerdure({ ...options, loops: [] }), createPerdure({ ...options, loops: [], auth })];
+    const post = async (perdure: typeof shut, headers: Record<string, string> = {}) => {
+      const request = new Request("http://app.test/threads", { method: "POST", headers, body: "{}" });
+      return (await perdure.fetch(request)).status;
+    };
+    expect([await post(shut), await post(shut, { "x-name": "ana" })]).toEqual([401, 401]);
+    expect(await post(asking, { "x-name": "ana" })).toBe(200);
+    const wrong = createPerdure({ ...options, auth: {} as never });
+    await expect(wrong.start()).rejects.toThrow("auth is no Auth");
+    await Promise.all([shut.stop(), asking.stop()]);
     await database.close();
   });
 

@@ -63,6 +63,8 @@ export type EngineOptions = Readonly<{
   retention?: Retention;
   threadTtl?: ThreadTtl;
   approvals?: ProjectApprovals;
+  /** Everybody is let in unless given. */
+  auth?: EngineSettings["auth"];
   identityHeaders?: boolean;
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
   maxRunningPerTenant?: number;
@@ -92,6 +94,7 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
     retention: options.retention ?? null,
     threadTtl: options.threadTtl ?? null,
     approvals: approvalDefaults(options.approvals ?? {}),
+    auth: options.auth ?? "open",
     identityHeaders: options.identityHeaders ?? false,
     policyOf: policiesFrom(options.policies ?? {}),
     maxRunningPerTenant: options.maxRunningPerTenant ?? null,

@@ -38,6 +38,9 @@ const BINARY = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
 /** What a child gets of our own environment: nothing that configures perdure. */
 const KEPT = ["PATH", "HOME", "TMPDIR", "LANG"];
 
+/** These let nobody in unless they are told to; tests of that give an empty PERDURE_AUTH. */
+const SERVING: ReadonlySet<string> = new Set(["start", "api"]);
+
 const started = new Set<TestProcess>();
 
 /** Starts `perdure <args>`. */
@@ -46,7 +49,7 @@ export function startProcess(args: readonly string[], options: ProcessOptions = 
   if (!existsSync(program)) throw new Error(`${program} is missing: run npm run build first`);
   const child = spawn(process.execPath, [program, ...args], {
     cwd: options.cwd ?? ROOT,
-    env: { ...kept(), ...options.env },
+    env: { ...kept(), ...(SERVING.has(args[0] ?? "") && { PERDURE_AUTH: "off" }), ...options.env },
     ...(options.uid !== undefined && { uid: options.uid, gid: options.uid }),
     // A group of its own, so that what it starts can be ended with it.
     detached: true,

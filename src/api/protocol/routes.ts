@@ -37,9 +37,9 @@ export function protocolRoutes(engine: Engine): Hono<ApiEnv> {
 }
 
 function events(c: Context<ApiEnv>, engine: Engine, threadId: ThreadId, wanted: Subscription): Response {
-  const tenantId = c.get("tenantId");
+  const of = { tenantId: c.get("tenantId"), threadId, within: c.get("within") ?? null };
   return openSse(c, engine, { thread_id: threadId }, async (body, write) => {
-    const following = { tenantId, threadId, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
+    const following = { ...of, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
     for await (const told of threadEvents(engine, following)) {
       if (told === "heartbeat") await write(": heartbeat\n\n");
       else for (const event of told.events) if (matches(wanted, event)) await write(frame(event));

@@ -5,6 +5,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { WebSocket } from "ws";
 import { type EngineError, isEngineError } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
+import { threadNotFound } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
 import { createRunEvents, type ProtocolEvent } from "../../engine/protocol/events.js";
 import {
@@ -15,6 +16,7 @@ import {
   threadEvents,
 } from "../../engine/protocol/subscription.js";
 import { renderText } from "../../engine/render.js";
+import { reachesThread } from "../auth/things.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError, statusOf } from "../http-errors.js";
 import { pathId, readAs } from "../request.js";
@@ -103,6 +105,12 @@ function createReader(): Reader {
   return { subscriptions: new Map(), at: undefined, stop: new AbortController(), reading: Promise.resolve() };
 }
 
+/** It may have come to be since the connection was opened. */
+async function refuseOthersThread({ engine, c, threadId, tenantId }: Connection): Promise<void> {
+  const isTheirs = await reachesThread(engine, c, threadId, c.get("within") ?? null);
+  if (!isTheirs) throw threadNotFound({ tenantId, threadId });
+}
+
 async function handle(connection: Connection, text: string): Promise<void> {
   const { engine, c } = connection;
   const command = commandBody.safeParse(parsed(text));
@@ -112,6 +120,7 @@ async function handle(connection: Connection, text: string): Promise<void> {
   }
   const { id, method, params } = command.data;
   try {
+    await refuseOthersThread(connection);
     switch (method) {
       case "subscription.subscribe":
         return await subscribe(connection, id, readAs(subscriptionParams, params ?? {}));
@@ -162,7 +171,8 @@ async function subscribe(connection: Connection, id: number, wanted: Subscriptio
 async function read(connection: Connection, signal: AbortSignal): Promise<void> {
   const { engine, c, socket, threadId, tenantId, reader } = connection;
   try {
-    const following = { tenantId, threadId, signal, heartbeatMs: PING_MS, first: reader.at };
+    const within = c.get("within") ?? null;
+    const following = { tenantId, threadId, signal, heartbeatMs: PING_MS, first: reader.at, within };
     for await (const told of threadEvents(engine, following)) {
       if (told === "heartbeat") continue;
       reader.at = told.runId;

@@ -9,6 +9,8 @@ import type { Engine } from "../../engine/engine.js";
 import { graphShape } from "../../engine/refuse-unknown.js";
 import { readThreadHeads } from "../../engine/thread-head.js";
 import { getThread } from "../../runs/threads.js";
+import { ask } from "../auth/ask.js";
+import { callerOf } from "../caller.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -34,7 +36,8 @@ export function approvalRoutes(engine: Engine): Hono<ApiEnv> {
   routes.get("/v1/approvals", async (c) => {
     const { status = "pending", thread_id: threadId, limit, offset } = readQuery(c, approvalList);
     const tenantId = c.get("tenantId");
-    const filter = { tenantId, status, limit, offset };
+    const { within } = await ask(engine, c, "threads:search", {});
+    const filter = { tenantId, status, within, limit, offset };
     const approvals = await listApprovals(
       engine.deps.db,
       threadId === undefined ? filter : { ...filter, threadId: threadId as ThreadId },
@@ -54,7 +57,7 @@ export function approvalRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/v1/approvals/:approval_id/decide", async (c) => {
     const approvalId = pathId<ApprovalId>(c, "approval_id");
     const { value, decided_by: decidedBy = "api" } = await readBody(c, decisionBody);
-    const caller = engine.callerOf(c.req.raw.headers);
+    const caller = callerOf(engine, c);
     const { run, again } = await decideApproval(engine.deps, {
       tenantId: c.get("tenantId"),
       approvalId,

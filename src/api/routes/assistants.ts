@@ -3,12 +3,14 @@ import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { type AssistantRow, countAssistants, getAssistant, searchAssistants } from "../../assistants/queries.js";
 import { type AssistantVersionRow, listVersions, useVersion } from "../../assistants/versions.js";
+import { reaches, type Within } from "../../core/access.js";
 import { EngineError } from "../../core/errors.js";
 import { describeSchemas, describeSubgraphs, drawGraph } from "../../engine/assistant-graph.js";
 import { changeAssistant, createAssistant } from "../../engine/commands/create-assistant.js";
 import { deleteAssistant } from "../../engine/commands/delete-assistant.js";
 import type { Engine } from "../../engine/engine.js";
 import type { GraphSchemas } from "../../engine/graph-schemas.js";
+import { ask, readAsked } from "../auth/ask.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json, pageHeaders, select } from "../reply.js";
@@ -27,8 +29,8 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
 
   routes.post("/assistants/search", async (c) => {
-    const body = await readBody(c, assistantSearch);
-    const filter = filterOf(c, body);
+    const { body, within } = await readAsked(engine, c, assistantSearch, "assistants:search");
+    const filter = { ...filterOf(c, body), within };
     const offset = body.offset ?? 0;
     const [rows, total] = await Promise.all([
       searchAssistants(deps.db, {
@@ -48,8 +50,8 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.post("/assistants/count", async (c) => {
-    const body = await readBody(c, assistantCount);
-    return c.json(await countAssistants(deps.db, filterOf(c, body)));
+    const { body, within } = await readAsked(engine, c, assistantCount, "assistants:search");
+    return c.json(await countAssistants(deps.db, { ...filterOf(c, body), within }));
   });
 
   routes.get("/assistants/:assistant_id", async (c) => json(c, toWire(await find(engine, c))));
@@ -73,7 +75,7 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.post("/assistants", async (c) => {
-    const body = await readBody(c, assistantCreate);
+    const { body, within } = await readAsked(engine, c, assistantCreate, "assistants:create");
     refuseUnknownGraph(engine, body.graph_id);
     const { assistant, again } = await createAssistant(deps, {
       tenantId: c.get("tenantId"),
@@ -85,6 +87,7 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
       context: body.context ?? {},
       metadata: body.metadata ?? {},
       ifExists: body.if_exists ?? "raise",
+      within,
       once: onceOf(engine, c),
     });
     if (again) markReplayed(c);
@@ -92,19 +95,21 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.patch("/assistants/:assistant_id", async (c) => {
-    const { graph_id: graphId, ...patch } = await readBody(c, assistantPatch);
+    const ids = { assistant_id: c.req.param("assistant_id") };
+    const { body, within } = await readAsked(engine, c, assistantPatch, "assistants:update", ids);
+    const { graph_id: graphId, ...patch } = body;
     if (graphId !== undefined) refuseUnknownGraph(engine, graphId);
-    return json(
-      c,
-      toWire(await changeAssistant(deps, await find(engine, c), { ...patch, tenantId: c.get("tenantId"), graphId })),
-    );
+    const assistant = await find(engine, c, within);
+    return json(c, toWire(await changeAssistant(deps, assistant, { ...patch, tenantId: c.get("tenantId"), graphId })));
   });
 
   routes.delete("/assistants/:assistant_id", async (c) => {
     const { delete_threads: deleteThreads } = readQuery(c, deleteQuery);
     const assistant = await find(engine, c);
+    const threads = deleteThreads ? await ask(engine, c, "threads:delete", {}) : { within: null };
     const { moveAfterMs } = engine.edits;
-    await deleteAssistant(deps, { tenantId: c.get("tenantId"), assistant, deleteThreads, moveAfterMs });
+    const deletion = { tenantId: c.get("tenantId"), assistant, deleteThreads, threadsWithin: threads.within };
+    await deleteAssistant(deps, { ...deletion, moveAfterMs });
     return c.json([assistant.assistantId]);
   });
 
@@ -117,8 +122,10 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.post("/assistants/:assistant_id/latest", async (c) => {
-    const { version } = await readBody(c, assistantLatest);
-    const { assistantId } = await find(engine, c);
+    const ids = { assistant_id: c.req.param("assistant_id") };
+    const { body, within } = await readAsked(engine, c, assistantLatest, "assistants:update", ids);
+    const { version } = body;
+    const { assistantId } = await find(engine, c, within);
     const used = await useVersion(deps.db, { tenantId: c.get("tenantId"), assistantId, version });
     if (used === undefined) {
       throw new EngineError("not_found", `Assistant ${assistantId} has no version ${version}`);
@@ -151,10 +158,12 @@ export const graphQuery = z.object({ xray: depth });
 export const subgraphsQuery = z.object({ recurse: flag });
 export const deleteQuery = z.object({ delete_threads: flag });
 
-async function find(engine: Engine, c: Context<ApiEnv>): Promise<AssistantRow> {
+async function find(engine: Engine, c: Context<ApiEnv>, within: Within = null): Promise<AssistantRow> {
   const idOrGraphId = c.req.param("assistant_id") ?? "";
   const found = await getAssistant(engine.deps.db, { tenantId: c.get("tenantId"), idOrGraphId });
-  if (found === undefined) throw new EngineError("not_found", "Assistant not found");
+  if (found === undefined || !reaches(within, found.metadata)) {
+    throw new EngineError("not_found", "Assistant not found");
+  }
   return found;
 }
 

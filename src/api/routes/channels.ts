@@ -13,6 +13,7 @@ import { changeAccount, createAccount } from "../../engine/commands/create-accou
 import { putConversation } from "../../engine/commands/put-conversation.js";
 import { accountRecord, conversationRecord, deliveryRecord } from "../../engine/delivery-record.js";
 import type { Engine } from "../../engine/engine.js";
+import { ask } from "../auth/ask.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -74,7 +75,8 @@ export function channelRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.get("/v1/conversations", async (c) => {
     const { thread_id: threadId, ...rest } = readQuery(c, conversationList);
-    const filter = { tenantId: c.get("tenantId"), threadId: (threadId ?? null) as ThreadId | null, ...rest };
+    const { within } = await ask(engine, c, "threads:search", {});
+    const filter = { tenantId: c.get("tenantId"), threadId: (threadId ?? null) as ThreadId | null, within, ...rest };
     return json(c, (await listConversations(deps.db, filter)).map(conversationRecord));
   });
 
@@ -95,7 +97,9 @@ export function channelRoutes(engine: Engine): Hono<ApiEnv> {
   /** Newest first; what they say is content, and isn't told here. */
   routes.get("/v1/deliveries", async (c) => {
     const { thread_id: threadId, status = null, ...rest } = readQuery(c, deliveryList);
-    const filter = { tenantId: c.get("tenantId"), threadId: (threadId ?? null) as ThreadId | null, status, ...rest };
+    const { within } = await ask(engine, c, "threads:search", {});
+    const ofThread = { threadId: (threadId ?? null) as ThreadId | null, within };
+    const filter = { tenantId: c.get("tenantId"), ...ofThread, status, ...rest };
     return json(c, (await listDeliveries(deps.db, filter)).map(deliveryRecord));
   });
 

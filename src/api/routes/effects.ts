@@ -6,6 +6,7 @@ import { EFFECT_STATUSES } from "../../effects/effect.js";
 import { listEffects } from "../../effects/queries.js";
 import { effectRecord } from "../../engine/effect-record.js";
 import type { Engine } from "../../engine/engine.js";
+import { ask } from "../auth/ask.js";
 import type { ApiEnv } from "../env.js";
 import { json } from "../reply.js";
 import { integer, one, readQuery } from "../request.js";
@@ -25,11 +26,13 @@ export function effectRoutes(engine: Engine): Hono<ApiEnv> {
   /** Newest first; results are content, and stand in the run's messages. */
   routes.get("/v1/effects", async (c) => {
     const { thread_id: threadId, run_id: runId, status, limit, offset } = readQuery(c, effectList);
+    const { within } = await ask(engine, c, "threads:search", {});
     const effects = await listEffects(engine.deps.db, {
       tenantId: c.get("tenantId"),
       threadId: (threadId ?? null) as ThreadId | null,
       runId: (runId ?? null) as RunId | null,
       status: status ?? null,
+      within,
       limit,
       offset,
     });

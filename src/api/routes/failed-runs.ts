@@ -6,6 +6,7 @@ import { closeRun, retryRun } from "../../engine/commands/retry-run.js";
 import type { Engine } from "../../engine/engine.js";
 import { attentionOf } from "../../engine/attention.js";
 import { listRuns } from "../../runs/runs.js";
+import { ask } from "../auth/ask.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -26,7 +27,9 @@ export function failedRunRoutes(engine: Engine): Hono<ApiEnv> {
   /** Runs of all threads, newest first. */
   routes.get("/v1/runs", async (c) => {
     const { needs_attention: needsAttention, limit, offset } = readQuery(c, runList);
-    const runs = await listRuns(engine.deps.db, { tenantId: c.get("tenantId"), needsAttention, limit, offset });
+    const { within } = await ask(engine, c, "threads:search", {});
+    const filter = { tenantId: c.get("tenantId"), needsAttention, within };
+    const runs = await listRuns(engine.deps.db, { ...filter, limit, offset });
     const shapes = [];
     for (const run of runs) shapes.push({ ...(await runShape(engine, run, [])), needs_attention: attentionOf(run) });
     return json(c, shapes);

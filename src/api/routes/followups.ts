@@ -11,6 +11,8 @@ import { followupRecord } from "../../engine/followup-record.js";
 import { refusingUnclear } from "../../engine/refusing-unclear.js";
 import { FOLLOWUP_STATUSES, getFollowup, listFollowups } from "../../schedule/followups.js";
 import type { When } from "../../schedule/when.js";
+import { ask } from "../auth/ask.js";
+import { mayUseAssistant } from "../auth/ask-run.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -40,7 +42,9 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.get("/v1/followups", async (c) => {
     const { thread_id: threadId, status = null, ...page } = readQuery(c, followupList);
-    const filter = { tenantId: c.get("tenantId"), threadId: (threadId ?? null) as ThreadId | null, status, ...page };
+    const { within } = await ask(engine, c, "threads:search", {});
+    const ofThread = { threadId: (threadId ?? null) as ThreadId | null, within };
+    const filter = { tenantId: c.get("tenantId"), ...ofThread, status, ...page };
     return json(c, (await listFollowups(deps.db, filter)).map(followupRecord));
   });
 
@@ -57,6 +61,7 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
       when,
       ...asked
     } = await readBody(c, followupCreate);
+    await refuseOthersAssistant(engine, c, assistantId);
     const create = {
       ...{ tenantId: c.get("tenantId"), threadId, ...asked, when: whenOf(when) },
       ...{ notAfter, cancelIfPersonWrites, limits: engine.followups, once: onceOf(engine, c) },
@@ -90,6 +95,14 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   return routes;
+}
+
+/** To who may not use it, it isn't there. */
+async function refuseOthersAssistant(engine: Engine, c: Context<ApiEnv>, id: string | undefined): Promise<void> {
+  const tenantId = c.get("tenantId");
+  const assistant = id === undefined ? undefined : await engine.assistant({ tenantId, idOrGraphId: id });
+  if (assistant === undefined || (await mayUseAssistant(engine, c, assistant))) return;
+  throw new EngineError("bad_request", `assistant_id: there is no assistant ${JSON.stringify(id)}`);
 }
 
 function whenOf(when: z.output<typeof followupReschedule>["when"]): When {

@@ -6,6 +6,8 @@ import { allMadeBefore, createRuns, type MadeRuns } from "../../engine/commands/
 import type { Once } from "../../engine/commands/make-once.js";
 import type { Engine } from "../../engine/engine.js";
 import { runShape } from "../../engine/run-shape.js";
+import { ask } from "../auth/ask.js";
+import { askForRun } from "../auth/ask-run.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -32,12 +34,15 @@ export function manyRunsRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/runs/cancel", async (c) => {
     const { action = "interrupt" } = readQuery(c, runsCancelHow);
     const { thread_id: threadId = null, run_ids: runIds = [], status } = await readBody(c, runsCancel);
+    const told = { thread_id: threadId, action, metadata: { run_ids: runIds, status } };
+    const { within } = await ask(engine, c, "threads:update", told);
     const statuses = status === "all" ? (["pending", "running"] as const) : status && ([status] as const);
     await cancelRuns(engine.deps, {
       tenantId: c.get("tenantId"),
       threadId,
       which: statuses === undefined ? { runIds } : { statuses },
       action,
+      within,
       moveAfterMs: engine.edits.moveAfterMs,
     });
     return c.body(null, 204);
@@ -47,13 +52,15 @@ export function manyRunsRoutes(engine: Engine): Hono<ApiEnv> {
 }
 
 async function makeAll(engine: Engine, c: C, bodies: readonly RunCreate[]): Promise<MadeRuns> {
+  const asked: Awaited<ReturnType<typeof askForRun>>[] = [];
+  for (const body of bodies) asked.push(await askForRun(engine, c, { threadId: null, body }));
   const key = onceOf(engine, c);
   const once = key === null ? null : bodies.map((_, at) => keyOfItem(key, at));
   const before = await allMadeBefore(engine.deps, once);
   if (before !== undefined) return { runs: before, again: true };
   const make = async (fresh: boolean): Promise<MadeRuns> => {
     const inputs = [];
-    for (const body of bodies) inputs.push(await inputOf(engine, c, { threadId: null, body, waits: false, fresh }));
+    for (const one of asked) inputs.push(await inputOf(engine, c, { ...one, waits: false, fresh }));
     return createRuns(engine.deps, inputs, once);
   };
   return againIfChanged(make);

@@ -1,5 +1,6 @@
 // Runs: made on a thread or without one, watched, waited for, listed, cancelled.
 import { type Context, Hono } from "hono";
+import type { RunAccess } from "../../core/access.js";
 import { EngineError, isEngineError } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
 import { PRIORITY, type Priority } from "../../core/run.js";
@@ -16,6 +17,9 @@ import { runRecord } from "../../engine/run-record.js";
 import { runResult } from "../../engine/run-result.js";
 import { awaitRun } from "../../engine/stream/await-run.js";
 import { getRun, listRuns, type RunRow } from "../../runs/runs.js";
+import { userOf } from "../auth/ask.js";
+import { askForRun, mayUseAssistant } from "../auth/ask-run.js";
+import { callerOf } from "../caller.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError } from "../http-errors.js";
 import { markReplayed, onceOf } from "../idempotency.js";
@@ -165,12 +169,15 @@ type Asked = Readonly<{
   protocol?: boolean;
 }>;
 
+type Allowed = Asked & Readonly<{ access: RunAccess }>;
+
 /** Accepts a run; `again`: an earlier request with the same key had made it. Refuses as `createRun` does, and what isn't there. */
 export async function makeRun(engine: Engine, c: C, given: Asked): Promise<MadeRun> {
+  const asked = await askForRun(engine, c, given);
   const once = onceOf(engine, c);
   const before = once === null ? undefined : await runMadeBefore(engine.deps, once);
   if (before !== undefined) return { run: before, again: true };
-  const make = (fresh: boolean) => makeWith(engine, c, { ...given, once, fresh });
+  const make = (fresh: boolean) => makeWith(engine, c, { ...asked, once, fresh });
   return againIfChanged(make);
 }
 
@@ -185,7 +192,7 @@ export function againIfChanged<T>(make: (fresh: boolean) => Promise<T>): Promise
 async function makeWith(
   engine: Engine,
   c: C,
-  { once, ...asked }: Asked & Readonly<{ once: Once | null; fresh: boolean }>,
+  { once, ...asked }: Allowed & Readonly<{ once: Once | null; fresh: boolean }>,
 ): Promise<MadeRun> {
   const input = await inputOf(engine, c, asked);
   if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
@@ -196,17 +203,18 @@ async function makeWith(
 export async function inputOf(
   engine: Engine,
   c: C,
-  { threadId, body, waits, protocol = false, fresh }: Asked & Readonly<{ fresh: boolean }>,
+  { threadId, body, waits, protocol = false, fresh, access }: Allowed & Readonly<{ fresh: boolean }>,
 ): Promise<CreateRunInput> {
   const tenantId = c.get("tenantId");
   const assistant = await engine.assistant({ tenantId, idOrGraphId: body.assistant_id, fresh });
-  if (assistant === undefined || !engine.graphs.has(assistant.graphId)) throw noAssistant(engine, body.assistant_id);
+  const isThere = assistant !== undefined && engine.graphs.has(assistant.graphId);
+  if (!isThere || !(await mayUseAssistant(engine, c, assistant))) throw noAssistant(engine, body.assistant_id);
   const { headers } = c.req.raw;
-  const caller = engine.callerOf(headers);
+  const who = { caller: callerOf(engine, c), user: userOf(c), access };
   const policy = engine.policyOf(assistant.graphId);
   const priority = await wantedPriority(engine, tenantId, body);
   const { threadTtl } = engine;
-  const from = { tenantId, threadId, assistant, policy, priority, headers, caller, threadTtl, waits, protocol };
+  const from = { tenantId, threadId, assistant, policy, priority, headers, ...who, threadTtl, waits, protocol };
   const asked = runInput(body, from);
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   nameIgnored(c, await refuseUnknown(engine, asked));

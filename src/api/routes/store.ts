@@ -1,8 +1,14 @@
 // The store: what graphs keep beside threads, read and written over HTTP.
 import { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
+import type { Within } from "../../core/access.js";
+import { EngineError } from "../../core/errors.js";
+import type { TenantId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
 import type { StoreItem, StoreOperation } from "../../engine/tenant-store.js";
+import { ask, asLeft, readAsked } from "../auth/ask.js";
+import { forbidden } from "../auth/refusal.js";
+import { type ItemName, reachesItem, refuseFilter, searchWithin } from "../auth/store.js";
 import type { ApiEnv } from "../env.js";
 import { json } from "../reply.js";
 import { readBody, readQuery } from "../request.js";
@@ -10,14 +16,28 @@ import { itemDelete, itemGet, itemPut, itemSearch, namespaceList } from "../sche
 
 export function storeRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
-  const does = async <T>(tenantId: ApiEnv["Variables"]["tenantId"], operation: StoreOperation): Promise<T> => {
+  const does = async <T>(tenantId: TenantId, operation: StoreOperation): Promise<T> => {
     const [result] = await engine.storeOf(tenantId).batch([operation]);
     return result as T;
   };
 
+  /** Looking at it doesn't keep it alive. */
+  const isOthers = async (tenantId: TenantId, within: Within, at: ItemName): Promise<boolean> => {
+    if (within === null) return false;
+    const item = await does<StoreItem | null>(tenantId, { ...at, refreshTtl: false });
+    return item !== null && !reachesItem(within, item);
+  };
+
   routes.put("/store/items", async (c) => {
-    const { namespace, key, value, index, ttl } = await readBody(c, itemPut);
+    const { body, within } = await readAsked(engine, c, itemPut, "store:put");
+    const { namespace, key, value, index, ttl } = body;
     refuseEmpty(namespace);
+    if (!reachesItem(within, { namespace, key, value })) {
+      throw forbidden("Not authorized: who puts it there wouldn't reach it");
+    }
+    if (await isOthers(c.get("tenantId"), within, { namespace, key })) {
+      throw new EngineError("conflict", `Item ${key} already exists`);
+    }
     await does(c.get("tenantId"), {
       ...{ namespace, key, value },
       ...(index === undefined ? {} : { index }),
@@ -28,38 +48,46 @@ export function storeRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.get("/store/items", async (c) => {
-    const { namespace, key, refresh_ttl: refreshTtl } = readQuery(c, itemGet);
+    const { refresh_ttl: refreshTtl, ...query } = readQuery(c, itemGet);
+    const { within, value } = await ask(engine, c, "store:get", query);
+    const { namespace, key } = asLeft(itemDelete, value, "store:get");
     refuseEmpty(namespace);
+    if (await isOthers(c.get("tenantId"), within, { namespace, key })) return json(c, null);
     const item = await does<StoreItem | null>(c.get("tenantId"), { namespace, key, refreshTtl });
     return json(c, item === null ? null : itemRecord(item));
   });
 
   routes.delete("/store/items", async (c) => {
-    const { namespace, key } = await readBody(c, itemDelete);
+    const { body, within } = await readAsked(engine, c, itemDelete, "store:delete");
+    const { namespace, key } = body;
     refuseEmpty(namespace);
+    if (await isOthers(c.get("tenantId"), within, { namespace, key })) return c.body(null, 204);
     await does(c.get("tenantId"), { namespace, key, value: null });
     return c.body(null, 204);
   });
 
   routes.post("/store/items/search", async (c) => {
-    const {
-      namespace_prefix: namespacePrefix = [],
-      filter,
-      limit,
-      offset,
-      query,
-      ...rest
-    } = await readBody(c, itemSearch);
+    const { namespace_prefix: namespace = [], refresh_ttl: refreshTtl, ...body } = await readBody(c, itemSearch);
+    const { within, value } = await ask(engine, c, "store:search", structuredClone({ namespace, ...body }));
+    const asked = asLeft(itemSearch, { ...value, namespace_prefix: value.namespace }, "store:search");
+    const { namespace_prefix: namespacePrefix = [], limit, offset, query } = asked;
+    const filter = searchWithin(within, asked.filter);
+    if (filter === undefined) return json(c, { items: [] });
     const items = await does<StoreItem[]>(c.get("tenantId"), {
-      ...{ namespacePrefix, limit: limit ?? 10, offset: offset ?? 0, refreshTtl: rest.refresh_ttl },
-      ...(filter === undefined ? {} : { filter }),
+      ...{ namespacePrefix, limit: limit ?? 10, offset: offset ?? 0, refreshTtl },
+      ...(filter === null ? {} : { filter }),
       ...(query === undefined ? {} : { query }),
     });
     return json(c, { items: items.map(itemRecord) });
   });
 
   routes.post("/store/namespaces", async (c) => {
-    const { prefix, suffix, max_depth: maxDepth, limit, offset } = await readBody(c, namespaceList);
+    const { prefix: namespace, ...body } = await readBody(c, namespaceList);
+    const event = "store:list_namespaces";
+    const { within, value } = await ask(engine, c, event, structuredClone({ namespace, ...body }));
+    refuseFilter(within);
+    const asked = asLeft(namespaceList, { ...value, prefix: value.namespace }, event);
+    const { prefix, suffix, max_depth: maxDepth, limit, offset } = asked;
     const namespaces = await does<string[][]>(c.get("tenantId"), {
       matchConditions: [
         ...(prefix === undefined ? [] : [{ matchType: "prefix" as const, path: prefix }]),

@@ -18,10 +18,13 @@ import { countByValues, searchByValues } from "../../engine/search-values.js";
 import { EMPTY_HEAD, readThreadHead, readThreadHeads, type ThreadHead } from "../../engine/thread-head.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { countThreads, searchThreads, type ThreadRow } from "../../runs/threads.js";
+import { ask, asLeft, readAsked } from "../auth/ask.js";
+import { reachesThread } from "../auth/things.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json, pageHeaders, select } from "../reply.js";
 import { list, pathId, readBody, readQuery } from "../request.js";
+import { jsonObject } from "../schemas/parts.js";
 import { threadCount, threadCreate, threadPatch, threadPrune, threadSearch } from "../schemas/threads.js";
 
 export const threadShow = z.object({ include: list });
@@ -31,7 +34,7 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
 
   routes.post("/threads", async (c) => {
-    const body = await readBody(c, threadCreate);
+    const { body, within } = await readAsked(engine, c, threadCreate, "threads:create");
     const tenantId = c.get("tenantId");
     if (body.thread_id !== undefined) await touchThread(engine, { tenantId, threadId: body.thread_id }, null);
     const asked = {
@@ -40,6 +43,7 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
       metadata: body.metadata ?? {},
       ttl: body.ttl ?? engine.threadTtl,
       ifExists: body.if_exists ?? "raise",
+      within,
       once: onceOf(engine, c),
     };
     const supersteps = (body.supersteps ?? []).map(({ updates }) => ({
@@ -55,8 +59,9 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   routes.post("/threads/search", (c) => search(engine, c));
 
   routes.post("/threads/count", async (c) => {
-    const { status, metadata, values } = await readBody(c, threadCount);
-    const filter = { tenantId: c.get("tenantId"), status, metadata };
+    const { body, within } = await readAsked(engine, c, threadCount, "threads:search");
+    const { status, metadata, values } = body;
+    const filter = { tenantId: c.get("tenantId"), status, metadata, within };
     return c.json(
       await (narrows(values) ? countByValues(engine, { ...filter, values }) : countThreads(deps.db, filter)),
     );
@@ -64,16 +69,24 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.post("/threads/prune", async (c) => {
     const body = await readBody(c, threadPrune);
-    return c.json({
-      pruned_count: await pruneMany(engine, c.get("tenantId"), body.thread_ids, body.strategy ?? "delete"),
-    });
+    const strategy = body.strategy ?? "delete";
+    const event = strategy === "delete" ? "threads:delete" : "threads:update";
+    const threadIds: ThreadId[] = [];
+    for (const threadId of new Set(body.thread_ids)) {
+      const { within } = await ask(engine, c, event, { thread_id: threadId });
+      if (await reachesThread(engine, c, threadId, within)) threadIds.push(threadId);
+    }
+    return c.json({ pruned_count: await pruneMany(engine, c.get("tenantId"), threadIds, strategy) });
   });
 
   routes.post("/threads/:thread_id/copy", async (c) => {
     await readBody(c, z.object({}));
-    await touchThread(engine, keyOf(c), null);
+    const key = keyOf(c);
+    const { within } = await ask(engine, c, "threads:read", { thread_id: key.threadId });
+    await touchThread(engine, key, null);
     const { owner, leaseMs } = engine.edits;
-    const { thread, again } = await copyThread(deps, { ...keyOf(c), owner, leaseMs, once: onceOf(engine, c) });
+    const copy = { ...key, owner, leaseMs, within, labelled: labelled(engine, c), once: onceOf(engine, c) };
+    const { thread, again } = await copyThread(deps, copy);
     if (again) markReplayed(c);
     return json(c, await withHead(engine, c, thread));
   });
@@ -88,9 +101,11 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
   });
 
   routes.patch("/threads/:thread_id", async (c) => {
-    const body = await readBody(c, threadPatch);
-    await touchThread(engine, keyOf(c), null);
-    const thread = await patchThread(deps, { ...keyOf(c), metadata: body.metadata ?? {}, ttl: body.ttl ?? null });
+    const key = keyOf(c);
+    const { body, within } = await readAsked(engine, c, threadPatch, "threads:update", { thread_id: key.threadId });
+    await touchThread(engine, key, null);
+    const patch = { ...key, metadata: body.metadata ?? {}, ttl: body.ttl ?? null, within };
+    const thread = await patchThread(deps, patch);
     if (c.req.header("prefer")?.includes("return=minimal")) return c.body(null, 204);
     return json(c, await withHead(engine, c, thread));
   });
@@ -118,11 +133,20 @@ export async function findThread(engine: Engine, c: Context<ApiEnv>): Promise<Th
   return thread;
 }
 
+/** The copy's labels, as the handler of new threads would have them. */
+function labelled(engine: Engine, c: Context<ApiEnv>) {
+  return async (threadId: ThreadId, metadata: Fields): Promise<Fields> => {
+    const asked = { thread_id: threadId, metadata: structuredClone(metadata) };
+    const { value } = await ask(engine, c, "threads:create", asked);
+    return asLeft(jsonObject, value.metadata, "threads:create");
+  };
+}
+
 async function search(engine: Engine, c: Context<ApiEnv>): Promise<Response> {
   const { deps } = engine;
-  const body = await readBody(c, threadSearch);
+  const { body, within } = await readAsked(engine, c, threadSearch, "threads:search");
   const tenantId = c.get("tenantId");
-  const filter = { tenantId, ids: body.ids, status: body.status, metadata: body.metadata };
+  const filter = { tenantId, ids: body.ids, status: body.status, metadata: body.metadata, within };
   const offset = body.offset ?? 0;
   const page = {
     ...filter,
@@ -172,7 +196,7 @@ async function pruneMany(
 ): Promise<number> {
   const { deps, edits } = engine;
   let count = 0;
-  for (const threadId of new Set(threadIds)) {
+  for (const threadId of threadIds) {
     if ((await findAnyThread(engine, { tenantId, threadId })) === undefined) continue;
     if (strategy === "delete") {
       if (await deleteThread(deps, { tenantId, threadId })) count += 1;

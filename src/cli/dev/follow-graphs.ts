@@ -71,6 +71,7 @@ async function projectFiles(configPath: string): Promise<readonly string[]> {
     return [
       project.path,
       ...project.graphs.map(({ file }) => file),
+      ...(project.auth === null ? [] : [project.auth.source.file]),
       ...(project.envFile === null ? [] : [project.envFile]),
     ];
   } catch {

@@ -17,13 +17,14 @@ export type Api = Readonly<{
   ask<T>(method: string, path: string, body?: unknown): Promise<T>;
 }>;
 
-export function apiAt(apiUrl: string): Api {
+/** `key`: where it lets in only who has one. */
+export function apiAt(apiUrl: string, key: string | null = null): Api {
   return {
     url: apiUrl,
     async ask<T>(method: string, path: string, body?: unknown) {
       const response = await fetch(new URL(path, apiUrl), {
         method,
-        headers: { "content-type": "application/json" },
+        headers: { "content-type": "application/json", ...(key !== null && { "x-api-key": key }) },
         ...(body !== undefined && { body: JSON.stringify(body) }),
       }).catch((cause: unknown) => {
         throw new Error("the API doesn't answer; it may be starting again", { cause });

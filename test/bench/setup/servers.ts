@@ -47,6 +47,7 @@ export async function startPerdure(server: Postgres, options: PerdureOptions): P
   const env = {
     DATABASE_URL: databaseUrl,
     PERDURE_BODIES: `file://${bodies}`,
+    PERDURE_AUTH: "off",
     PERDURE_CONCURRENCY: String(options.slots ?? SLOTS),
     ...(options.moveAfterMs === undefined ? {} : { PERDURE_MOVE_AFTER_MS: String(options.moveAfterMs) }),
   };

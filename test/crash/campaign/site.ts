@@ -71,6 +71,7 @@ export async function openSite(
     ...env,
     DATABASE_URL: withMovableClock(through(proxy, postgres.url)),
     PERDURE_BODIES: `file://${home}/bodies`,
+    PERDURE_AUTH: "off",
     PERDURE_LEASE_MS: String(LEASE_MS),
     PERDURE_POLL_MS: String(POLL_MS),
     PERDURE_MOVE_AFTER_MS: "500",
