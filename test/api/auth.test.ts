@@ -333,7 +333,10 @@ describe("handlers", () => {
     const search = await only("POST", "/store/items/search", { namespace_prefix: [] });
     expect((JSON.parse(search.text) as { items: object[] }).items).toMatchObject([{ value: { of: "ana" } }]);
     expect(search.text).not.toContain('"ben"');
-    expect((await only("POST", "/store/namespaces", {})).status).toBe(500);
+    const namespaces = sendAs(behind(user().on("store", () => ({ namespace: { $contains: "moved-ana" } }))), "");
+    expect((await namespaces("POST", "/store/namespaces", {})).text).toBe('{"namespaces":[["moved-ana","n"]]}');
+    const there = await namespaces("POST", "/store/items/search", { namespace_prefix: [], limit: 1 });
+    expect((JSON.parse(there.text) as { items: object[] }).items).toMatchObject([{ namespace: ["moved-ana", "n"] }]);
     expect(await ben?.getItem(["n"], "k")).toMatchObject({ value: { of: "ben" } });
   });
 });

@@ -70,6 +70,13 @@ test("every route that is served answers 404 to another user's ids, as to ids th
         expect(status, route).toBe(403);
         continue;
       }
+      if (pattern === "/threads/:thread_id/runs/:run_id/stream") {
+        expect([status, text]).toEqual([
+          200,
+          'event: error\ndata: {"error":"not_found","message":"404: Run not found"}\n\n',
+        ]);
+        continue;
+      }
       // Stock servers answer a copy of what isn't there with 409.
       expect(`${route}: ${status} ${text}`).toMatch(`${route}: ${pattern.endsWith("/copy") ? 409 : 404}`);
       // What waits for a thread, and what is told in the answer, say other things of a thread that may come.

@@ -7,11 +7,16 @@ import type { OwnResource } from "../../core/scopes.js";
 import type { Engine } from "../../engine/engine.js";
 import type { ApiEnv } from "../env.js";
 import { ask } from "./ask.js";
-import { unlessRefused } from "./refusal.js";
+import { unlessRefused, unlessToldInStream } from "./refusal.js";
 import { APPROVAL, ASSISTANT, CRON, DELIVERY, FOLLOWUP, RUN, RUN_OF_THREAD, THREAD, type Thing } from "./things.js";
 
 /** `itself`: the route asks, since the handler is told what the request says, or may change it. `anybody`: who was let in. */
-type Guard = "itself" | "anybody" | AccessEvent | readonly [AccessEvent, Thing];
+type Guard =
+  | "itself"
+  | "anybody"
+  | AccessEvent
+  | readonly [AccessEvent, Thing]
+  | readonly [AccessEvent, Thing, "in its stream"];
 type Rule = readonly [methods: string, path: string, guard: Guard];
 
 const RULES: readonly Rule[] = [
@@ -55,7 +60,7 @@ const RULES: readonly Rule[] = [
   ["GET", "/threads/:thread_id/runs/:run_id", ["threads:read", RUN_OF_THREAD]],
   ["GET", "/threads/:thread_id/runs/:run_id/record", ["threads:read", RUN_OF_THREAD]],
   ["GET", "/threads/:thread_id/runs/:run_id/join", ["threads:read", RUN_OF_THREAD]],
-  ["GET", "/threads/:thread_id/runs/:run_id/stream", ["threads:read", RUN_OF_THREAD]],
+  ["GET", "/threads/:thread_id/runs/:run_id/stream", ["threads:read", RUN_OF_THREAD, "in its stream"]],
   ["GET", "/runs/:run_id/stream", ["threads:read", RUN]],
   ["DELETE", "/threads/:thread_id/runs/:run_id", ["threads:delete", RUN_OF_THREAD]],
   ["POST", "/threads/:thread_id/runs/:run_id/cancel", ["threads:update", RUN_OF_THREAD]],
@@ -123,7 +128,9 @@ export function guards(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
   if (engine.gate === null) return routes;
   for (const [methods, path, guard] of [...RULES, ...FOR_OPERATORS]) {
-    routes.on(methods.split(","), [path], unlessRefused(checkOf(engine, guard)));
+    const check = checkOf(engine, guard);
+    const isTold = typeof guard === "object" && guard[2] !== undefined;
+    routes.on(methods.split(","), [path], isTold ? unlessToldInStream(check) : unlessRefused(check));
   }
   routes.use(
     unlessRefused(async (c) => {

@@ -2,6 +2,7 @@
 import { upgradeWebSocket } from "@hono/node-server";
 import type { Context, MiddlewareHandler } from "hono";
 import { HTTPException } from "hono/http-exception";
+import { isEngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError, statusOf } from "../http-errors.js";
 
@@ -27,6 +28,21 @@ export function unlessRefused(check: (c: C) => Promise<void>): MiddlewareHandler
     } catch (error) {
       if (!asksForSocket(c)) throw error;
       return refuseSocket(c, error);
+    }
+    return next();
+  };
+}
+
+/** The same for a run's stream: stock clients read as its only event why they see nothing of it. */
+export function unlessToldInStream(check: (c: C) => Promise<void>): MiddlewareHandler<ApiEnv> {
+  return async (c, next) => {
+    try {
+      await check(c);
+    } catch (error) {
+      if (!isEngineError(error, "not_found")) throw error;
+      const told = { error: error.code, message: `${statusOf(error)}: ${error.message}` };
+      const headers = { "Content-Type": "text/event-stream", "Cache-Control": "no-cache" };
+      return c.body(`event: error\ndata: ${JSON.stringify(told)}\n\n`, 200, headers);
     }
     return next();
   };

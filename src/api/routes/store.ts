@@ -1,14 +1,14 @@
 // The store: what graphs keep beside threads, read and written over HTTP.
 import { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
-import type { Within } from "../../core/access.js";
+import { reaches, type Within } from "../../core/access.js";
 import { EngineError } from "../../core/errors.js";
 import type { TenantId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
 import type { StoreItem, StoreOperation } from "../../engine/tenant-store.js";
 import { ask, asLeft, readAsked } from "../auth/ask.js";
 import { forbidden } from "../auth/refusal.js";
-import { type ItemName, reachesItem, refuseFilter, searchWithin } from "../auth/store.js";
+import { type ItemName, pageWithin, reachesItem, searchWithin } from "../auth/store.js";
 import type { ApiEnv } from "../env.js";
 import { json } from "../reply.js";
 import { readBody, readQuery } from "../request.js";
@@ -70,14 +70,25 @@ export function storeRoutes(engine: Engine): Hono<ApiEnv> {
     const { namespace_prefix: namespace = [], refresh_ttl: refreshTtl, ...body } = await readBody(c, itemSearch);
     const { within, value } = await ask(engine, c, "store:search", structuredClone({ namespace, ...body }));
     const asked = asLeft(itemSearch, { ...value, namespace_prefix: value.namespace }, "store:search");
-    const { namespace_prefix: namespacePrefix = [], limit, offset, query } = asked;
+    const { namespace_prefix: namespacePrefix = [], limit = 10, offset = 0, query } = asked;
     const filter = searchWithin(within, asked.filter);
     if (filter === undefined) return json(c, { items: [] });
-    const items = await does<StoreItem[]>(c.get("tenantId"), {
-      ...{ namespacePrefix, limit: limit ?? 10, offset: offset ?? 0, refreshTtl },
-      ...(filter === null ? {} : { filter }),
-      ...(query === undefined ? {} : { query }),
-    });
+    const tenantId = c.get("tenantId");
+    const items = await pageWithin(
+      within,
+      { limit, offset },
+      (page) =>
+        does<StoreItem[]>(tenantId, {
+          // Others' items, which are looked at too, are not kept alive by that.
+          ...{ namespacePrefix, ...page, refreshTtl: within === null ? refreshTtl : false },
+          ...(filter === null ? {} : { filter }),
+          ...(query === undefined ? {} : { query }),
+        }),
+      (item) => reachesItem(within, item),
+    );
+    if (within !== null && refreshTtl !== false) {
+      for (const { namespace: of, key } of items) await does(tenantId, { namespace: of, key, refreshTtl });
+    }
     return json(c, { items: items.map(itemRecord) });
   });
 
@@ -85,17 +96,22 @@ export function storeRoutes(engine: Engine): Hono<ApiEnv> {
     const { prefix: namespace, ...body } = await readBody(c, namespaceList);
     const event = "store:list_namespaces";
     const { within, value } = await ask(engine, c, event, structuredClone({ namespace, ...body }));
-    refuseFilter(within);
     const asked = asLeft(namespaceList, { ...value, prefix: value.namespace }, event);
-    const { prefix, suffix, max_depth: maxDepth, limit, offset } = asked;
-    const namespaces = await does<string[][]>(c.get("tenantId"), {
-      matchConditions: [
-        ...(prefix === undefined ? [] : [{ matchType: "prefix" as const, path: prefix }]),
-        ...(suffix === undefined ? [] : [{ matchType: "suffix" as const, path: suffix }]),
-      ],
-      ...(maxDepth === undefined ? {} : { maxDepth }),
-      ...{ limit: limit ?? 100, offset: offset ?? 0 },
-    });
+    const { prefix, suffix, max_depth: maxDepth, limit = 100, offset = 0 } = asked;
+    const namespaces = await pageWithin(
+      within,
+      { limit, offset },
+      (page) =>
+        does<string[][]>(c.get("tenantId"), {
+          matchConditions: [
+            ...(prefix === undefined ? [] : [{ matchType: "prefix" as const, path: prefix }]),
+            ...(suffix === undefined ? [] : [{ matchType: "suffix" as const, path: suffix }]),
+          ],
+          ...(maxDepth === undefined ? {} : { maxDepth }),
+          ...page,
+        }),
+      (labels) => reaches(within, { namespace: labels }),
+    );
     return json(c, { namespaces });
   });
 
