@@ -8,6 +8,7 @@ import { readVersions } from "./engine/versions.js";
 import {
   databaseOf,
   findInstallation,
+  loadAuth,
   loadGraphs,
   NO_BODIES,
   open,
@@ -47,6 +48,8 @@ const setUp: SetUp = {
     const { project } = await readProjectSettings(place);
     const { graphsLs } = await import("./cli/graphs.js");
     for (const warning of project.warnings) terminal.note(`perdure: ${project.path}: ${warning}`);
+    // What a changed project is tried with before it takes another's place.
+    await loadAuth(project);
     await graphsLs(await loadGraphs(project), project.settings.policyOf, printer(place));
   },
 };

@@ -6,6 +6,7 @@ import type { Open, Print } from "./cli/open.js";
 import { terminal } from "./cli/output.js";
 import type { ComposedEngine, EngineSettings, Parts } from "./compose.js";
 import { addToEnvironment, type Config, filledIn, readConfigWith } from "./config.js";
+import type { AuthModule } from "./core/access.js";
 import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
 import type { ChannelAdapter } from "./delivery/channel.js";
@@ -76,15 +77,21 @@ export async function authSettings(config: Config, { auth, env, path }: Project)
     );
   }
   if (config.auth === "off" || (config.auth === "dev" && !isGiven)) return "open";
-  if (auth === null) return { module: null, studio: false, jwt };
-  addToEnvironment(env);
-  const { loadAuth } = await import("./engine/auth-module.js");
-  const module = await loadAuth(auth.source);
+  const module = await loadAuth({ auth, env });
+  if (auth === null || module === null) return { module: null, studio: false, jwt };
   if (jwt !== null && module["~handlerCache"].authenticate !== undefined) {
     const message = `PERDURE_JWT_JWKS_URL has no effect beside the authenticate of ${path}'s "auth.path"; take one away`;
     throw new EngineError("config_invalid", message);
   }
   return { module, studio: config.auth === "dev" && !auth.disableStudio, jwt };
+}
+
+/** The project's own code, as that of graphs is; null: it has none for this. */
+export async function loadAuth({ auth, env }: Pick<Project, "auth" | "env">): Promise<AuthModule | null> {
+  if (auth === null) return null;
+  addToEnvironment(env);
+  const { loadAuth: load } = await import("./engine/auth-module.js");
+  return load(auth.source);
 }
 
 function jwtSettings(config: Config) {

@@ -1,6 +1,7 @@
 // Makes a thread with a history: what nodes are said to have written, step by step. The thread is hidden until all of it is stored, and
 // a timer removes what a process that died has left of it.
 import { doomThread } from "../checkpoint/queries.js";
+import { reaches, type Within } from "../core/access.js";
 import type { Deps } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId, TimerId } from "../core/ids.js";
@@ -29,6 +30,7 @@ type Import = Readonly<{
   metadata: Readonly<Record<string, unknown>>;
   ttl: ThreadTtl | null;
   ifExists: "raise" | "do_nothing";
+  within?: Within;
   supersteps: readonly Superstep[];
   once: Once | null;
 }>;
@@ -69,7 +71,7 @@ async function beginHidden({ deps, edits }: Engine, key: ThreadKey, asked: Impor
     const made = await insertThread(sql, { ...key, metadata: asked.metadata, ttl: asked.ttl, ephemeral: true });
     if (made === undefined) {
       const found = asked.ifExists === "do_nothing" ? await getThread(sql, key) : undefined;
-      if (found?.ephemeral === false) return found;
+      if (found?.ephemeral === false && reaches(asked.within ?? null, found.metadata)) return found;
       throw new EngineError("conflict", `Thread ${key.threadId} already exists`);
     }
     await refuseReuse(sql, key);

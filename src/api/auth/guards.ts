@@ -46,7 +46,8 @@ const RULES: readonly Rule[] = [
   ["GET", "/threads/:thread_id/state/:checkpoint_id", ["threads:read", THREAD]],
   ["POST", "/threads/:thread_id/state/checkpoint", ["threads:read", THREAD]],
   ["GET,POST", "/threads/:thread_id/history", ["threads:read", THREAD]],
-  ["POST,PATCH", "/threads/:thread_id/state", ["threads:update", THREAD]],
+  ["POST", "/threads/:thread_id/state", ["threads:update", THREAD]],
+  ["PATCH", "/threads/:thread_id/state", "itself"],
 
   ["POST", "/runs/batch", "itself"],
   ["POST", "/runs/cancel", "itself"],

@@ -4,6 +4,7 @@ import { HTTPException } from "hono/http-exception";
 import { z } from "zod";
 import { EngineError } from "../../core/errors.js";
 import { patchThread } from "../../engine/commands/patch-thread.js";
+import type { ThreadId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
 import {
   getHistory,
@@ -15,6 +16,7 @@ import {
   updateState,
 } from "../../engine/state.js";
 import type { ThreadState } from "../../engine/thread-state.js";
+import { readAsked } from "../auth/ask.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
@@ -72,9 +74,10 @@ export function stateRoutes(engine: Engine): Hono<ApiEnv> {
 
   // As the stock client says it: "patch the metadata of a thread". What a state was stored with stays as it is.
   routes.patch("/threads/:thread_id/state", async (c) => {
-    const { metadata = {} } = await readBody(c, statePatch);
+    const ids = { thread_id: pathId<ThreadId>(c, "thread_id") };
+    const { body, within } = await readAsked(engine, c, statePatch, "threads:update", ids);
     const { threadId } = await findThread(engine, c);
-    await patchThread(engine.deps, { tenantId: c.get("tenantId"), threadId, metadata });
+    await patchThread(engine.deps, { tenantId: c.get("tenantId"), threadId, metadata: body.metadata ?? {}, within });
     return c.body(null, 204);
   });
 

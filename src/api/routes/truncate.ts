@@ -15,7 +15,7 @@ export function truncateRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
   routes.post("/internal/truncate", async (c) => {
     const { runs, threads, checkpoint, assistants, store } = await readBody(c, truncateBody);
-    await deleteEverything(engine, c.get("tenantId"), {
+    await deleteEverything(engine, await engine.tenantOf(c.req.raw.headers), {
       threads: [runs, threads, checkpoint].includes(true),
       assistants: assistants === true,
       store: store === true,

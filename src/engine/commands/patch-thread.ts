@@ -9,8 +9,7 @@ import { patchThreadRow, type ThreadRow } from "../../runs/threads.js";
 /** Throws `not_found`. */
 export async function patchThread(
   deps: Deps,
-  patch: ThreadKey &
-    Readonly<{ metadata: Readonly<Record<string, unknown>>; ttl?: ThreadTtl | null; within?: Within }>,
+  patch: ThreadKey & Readonly<{ metadata: Readonly<Record<string, unknown>>; ttl?: ThreadTtl | null; within?: Within }>,
 ): Promise<ThreadRow> {
   return deps.db.tx(async (sql) => {
     const thread = await lockThread(sql, patch);
