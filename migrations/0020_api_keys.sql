@@ -17,9 +17,8 @@ create table api_keys (
   primary key (tenant_id, api_key_id)
 );
 
--- Whether who may only see threads with this in their metadata may see that one.
-create function thread_within(tenant text, thread uuid, wanted jsonb) returns boolean
+-- The threads that somebody may see who may only see those with this in their metadata.
+create function threads_within(tenant text, wanted jsonb) returns setof uuid
 language sql stable as $$
-  select exists (
-    select 1 from threads t where t.tenant_id = tenant and t.thread_id = thread and t.metadata @> wanted)
+  select t.thread_id from threads t where t.tenant_id = tenant and t.metadata @> wanted
 $$;

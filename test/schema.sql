@@ -2208,13 +2208,12 @@ end
 $function$
 
 
-CREATE OR REPLACE FUNCTION perdure.thread_within(tenant text, thread uuid, wanted jsonb)
- RETURNS boolean
+CREATE OR REPLACE FUNCTION perdure.threads_within(tenant text, wanted jsonb)
+ RETURNS SETOF uuid
  LANGUAGE sql
  STABLE
 AS $function$
-  select exists (
-    select 1 from threads t where t.tenant_id = tenant and t.thread_id = thread and t.metadata @> wanted)
+  select t.thread_id from threads t where t.tenant_id = tenant and t.metadata @> wanted
 $function$
 
 

@@ -101,7 +101,7 @@ export async function listApprovals(
         when 'overdue' then ${OVERDUE}
         else $2 is null or a.status = $2
       end
-      and ($4::jsonb is null or thread_within(a.tenant_id, a.thread_id, $4))
+      and ($4::jsonb is null or a.thread_id in (select * from threads_within($1, $4)))
     order by a.asked_at, a.approval_id
     limit $5 offset $6`,
     [

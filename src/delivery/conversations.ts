@@ -166,7 +166,7 @@ export async function listConversations(
   const { rows } = await sql.query<ConversationRow>(
     `select ${COLUMNS} from conversations c ${WITH_ACCOUNT}
     where c.tenant_id = $1 and ($2::uuid is null or c.thread_id = $2)
-      and ($3::jsonb is null or thread_within(c.tenant_id, c.thread_id, $3))
+      and ($3::jsonb is null or c.thread_id in (select * from threads_within($1, $3)))
     order by c.created_at desc, c.conversation_id
     limit $4 offset $5`,
     [filter.tenantId, filter.threadId, withinParam(filter.within), filter.limit, filter.offset],

@@ -175,7 +175,7 @@ export async function listDeliveries(
     join channel_accounts a using (tenant_id, channel_account_id)
     where d.tenant_id = $1 and ($2::uuid is null or d.thread_id = $2) and ($3::text is null or d.status = $3)
       and ($4::uuid is null or d.delivery_id = $4)
-      and ($5::jsonb is null or thread_within(d.tenant_id, d.thread_id, $5))
+      and ($5::jsonb is null or d.thread_id in (select * from threads_within($1, $5)))
     order by d.seq desc
     limit $6 offset $7`,
     [

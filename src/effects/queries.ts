@@ -66,7 +66,7 @@ export async function listEffects(sql: Sql, filter: EffectFilter): Promise<Effec
     from effects e
     where e.tenant_id = $1 and e.kind <> 'none' and ($2::uuid is null or e.thread_id = $2)
       and ($3::uuid is null or e.run_id = $3) and ($4::text is null or e.status = $4)
-      and ($5::jsonb is null or thread_within(e.tenant_id, e.thread_id, $5))
+      and ($5::jsonb is null or e.thread_id in (select * from threads_within($1, $5)))
     order by e.created_at desc, e.key
     limit $6 offset $7`,
     [

@@ -134,7 +134,7 @@ export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
       and ($3::text is null or status = $3)
       and ($4::text is null or graph_id = $4)
       and (not $5::boolean or waits_for = 'person')
-      and ($6::jsonb is null or thread_within(tenant_id, thread_id, $6))
+      and ($6::jsonb is null or thread_id in (select * from threads_within($1, $6)))
     order by seq desc
     limit $7 offset $8`,
     [
@@ -483,7 +483,7 @@ export async function runsWithStatus(
     `select thread_id as "threadId", run_id as "runId", seq
     from runs
     where tenant_id = $1 and ($2::uuid is null or thread_id = $2) and kind = 'run' and status = any($3::text[])
-      and seq > $4 and ($5::jsonb is null or thread_within(tenant_id, thread_id, $5))
+      and seq > $4 and ($5::jsonb is null or thread_id in (select * from threads_within($1, $5)))
     order by seq
     limit $6`,
     [page.tenantId, page.threadId, page.statuses, page.after, withinParam(page.within), page.limit],

@@ -177,7 +177,7 @@ export async function listFollowups(
     `select ${COLUMNS}
     from followups
     where tenant_id = $1 and ($2::uuid is null or thread_id = $2) and ($3::text is null or status = $3)
-      and ($4::jsonb is null or thread_within(tenant_id, thread_id, $4))
+      and ($4::jsonb is null or thread_id in (select * from threads_within($1, $4)))
     order by created_at desc, followup_id
     limit $5 offset $6`,
     [filter.tenantId, filter.threadId, filter.status, withinParam(filter.within), filter.limit, filter.offset],

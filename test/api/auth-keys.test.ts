@@ -1,9 +1,12 @@
 // API keys over HTTP: whose they are, how far they go, and when they end.
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
 import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
 import { describe, expect, it } from "vitest";
 import { createApp } from "../../src/api/app.js";
 import { createGate } from "../../src/api/auth/gate.js";
+import { serveApi } from "../../src/api/server.js";
 import type { TenantId } from "../../src/core/ids.js";
 import { createApiKey, rotateApiKey } from "../../src/engine/commands/create-api-key.js";
 import { revokeApiKey } from "../../src/keys/api-keys.js";
@@ -72,6 +75,18 @@ describe("without a key", () => {
     expect((await send(key, "POST", "/threads", {})).status).toBe(401);
     const bearer = { authorization: `Bearer ${key}` };
     expect((await sendAs(engine().app, "")("POST", "/threads", {}, bearer)).status).toBe(401);
+  });
+
+  it("headers that are longer than anybody's are refused before they are read", async () => {
+    const server = await serveApi(engine().app, { port: 0 });
+    const answers = ["x-api-key", "authorization"].map(async (name) => {
+      const sent = request(`${server.url}/threads`, { headers: { [name]: `Bearer pdk_${"a".repeat(100_000)}` } }).end();
+      const [answer] = (await once(sent, "response")) as [IncomingMessage];
+      answer.resume();
+      return answer.statusCode;
+    });
+    expect(await Promise.all(answers)).toEqual([431, 431]);
+    await server.close({ graceMs: 0 });
   });
 
   it("a tenant is not made by a key that nobody gave out", async () => {

@@ -256,6 +256,15 @@ describe("handlers", () => {
     expect(refused.status).toBe(404);
   });
 
+  it("an idempotency key is each user's own", async () => {
+    const key = { "idempotency-key": randomUUID() };
+    const made = async (name: string) =>
+      JSON.parse((await as(name)("POST", "/threads", { metadata: {} }, key)).text) as { thread_id: string };
+    const [anas, bens, again] = [await made("ana"), await made("ben"), await made("ana")];
+    expect(anas.thread_id).not.toBe(bens.thread_id);
+    expect(again).toMatchObject({ thread_id: anas.thread_id, metadata: { owner: "ana" } });
+  });
+
   it("keep a stateless run to who made it, while it streams too", async () => {
     const run = await client("ana").runs.create(null, "whoami", { input: { step: 1 }, onCompletion: "keep" as never });
     const path = `/runs/${run.run_id}/stream?last_event_id=-1`;
