@@ -5,6 +5,7 @@ import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import type { Context } from "hono";
 import { stream } from "hono/streaming";
 import type { ApiEnv } from "./env.js";
+import { takenInTime } from "./slow-clients.js";
 
 /** Undefined when another server serves the app. */
 function nodeHttp(c: Context<ApiEnv>): Readonly<{ incoming: IncomingMessage; outgoing: ServerResponse }> | undefined {
@@ -20,8 +21,8 @@ export function bodyChunks(c: Context<ApiEnv>): AsyncIterable<Uint8Array> | Iter
 }
 
 export type OpenBody = Readonly<{
-  /** Resolves when there is room for more, or nobody to write for. */
-  write(text: string): Promise<unknown>;
+  /** Resolves when there is room for more, or nobody to write for: who takes nothing for long is cut off. */
+  write(text: string): Promise<void>;
   /** Aborted when the client is gone. */
   gone: AbortSignal;
   /** Breaks the connection off, as a crash would: to the client the answer is not over. */
@@ -38,7 +39,8 @@ export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promis
       body.onAbort(leave);
       c.req.raw.signal.addEventListener("abort", leave, { once: true });
       if (c.req.raw.signal.aborted) leave();
-      await write({ write: (text) => body.write(text), gone: gone.signal, cut: () => body.abort() });
+      const cut = (): void => body.abort();
+      await write({ write: (text) => takenInTime(body.write(text), cut), gone: gone.signal, cut });
     });
   }
   outgoing.on("error", leave).on("close", () => {
@@ -47,19 +49,29 @@ export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promis
   outgoing.writeHead(200, Object.fromEntries(c.body(null).headers));
   outgoing.flushHeaders();
   const cut = (): void => void outgoing.destroy();
-  void write({ write: (text) => room(outgoing, text), gone: gone.signal, cut }).finally(() => outgoing.end());
+  void write({ write: (text) => room(outgoing, text, cut), gone: gone.signal, cut }).finally(() => outgoing.end());
   return RESPONSE_ALREADY_SENT;
 }
 
-async function room(outgoing: ServerResponse, text: string): Promise<void> {
+/** The same for server-sent events. */
+export function streamEvents(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>): Response {
+  c.header("Content-Type", "text/event-stream");
+  c.header("Cache-Control", "no-store");
+  // A proxy that collects answers would turn the stream into one lump.
+  c.header("X-Accel-Buffering", "no");
+  return streamBody(c, write);
+}
+
+async function room(outgoing: ServerResponse, text: string, cut: () => void): Promise<void> {
   if (outgoing.destroyed || outgoing.write(text)) return;
-  await new Promise<void>((resolve) => {
+  const drained = new Promise<void>((resolve) => {
     const go = (): void => {
       outgoing.off("drain", go).off("close", go);
       resolve();
     };
     outgoing.on("drain", go).on("close", go);
   });
+  await takenInTime(drained, cut);
 }
 
 /** A server that stops cuts its connections: that says nothing about what its clients want. */

@@ -8,7 +8,7 @@ import { isOfProtocol } from "../engine/stream/protocol-names.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
-import { isShuttingDown, type OpenBody, streamBody } from "./node-http.js";
+import { isShuttingDown, type OpenBody, streamBody, streamEvents } from "./node-http.js";
 
 const HEARTBEAT_MS = 5_000;
 const KEEP_ALIVE_MS = 1_000;
@@ -59,8 +59,7 @@ function sseOf(
   onDisconnect: (() => Promise<void>) | undefined,
   open: (signal: AbortSignal) => AsyncIterable<Item>,
 ): Response {
-  sseHeaders(c);
-  return whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
+  const work = whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
     try {
       for await (const item of open(signal))
         await body.write(item.kind === "heartbeat" ? ": heartbeat\n\n" : frame(item.line));
@@ -71,44 +70,25 @@ function sseOf(
       await body.write(`event: error\ndata: ${JSON.stringify({ error: known.code, message: known.message })}\n\n`);
     }
   });
+  return streamEvents(c, work);
 }
-
-/** Who doesn't take what was sent for as long is cut off, and may come back for all of it. */
-const STUCK_MS = 30_000;
 
 /** A stream that is never over: its end would be taken for that of what it tells of. What goes wrong cuts it, and clients come back. */
 export function openSse(
   c: Context<ApiEnv>,
   engine: Engine,
   about: Readonly<Record<string, string>>,
-  tell: (body: OpenBody, write: (text: string) => Promise<void>) => Promise<void>,
+  tell: (body: OpenBody) => Promise<void>,
 ): Response {
-  sseHeaders(c);
-  return streamBody(c, async (body) => {
+  return streamEvents(c, async (body) => {
     try {
-      await tell(body, (text) => writeInTime(body, text));
+      await tell(body);
     } catch (error) {
       const code = asEngineError(error)?.code ?? "internal";
       engine.deps.log.warn({ request_id: c.get("requestId"), ...about, code }, "a thread's stream broke off");
     }
     body.cut();
   });
-}
-
-async function writeInTime(body: OpenBody, text: string): Promise<void> {
-  const timer = setTimeout(() => body.cut(), STUCK_MS);
-  try {
-    await body.write(text);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-function sseHeaders(c: Context<ApiEnv>): void {
-  c.header("Content-Type", "text/event-stream");
-  c.header("Cache-Control", "no-cache");
-  // A proxy that collects answers would turn the stream into one lump.
-  c.header("X-Accel-Buffering", "no");
 }
 
 /** JSON text needs no splitting into data lines: its line breaks are escaped. */
@@ -125,7 +105,7 @@ export function jsonWhenReady(
   value: (signal: AbortSignal) => Promise<string | undefined>,
 ): Response {
   c.header("Content-Type", "application/json");
-  return whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
+  const work = whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
     const keepAlive = setInterval(() => void body.write("\n"), KEEP_ALIVE_MS);
     try {
       const text = await value(signal);
@@ -134,16 +114,17 @@ export function jsonWhenReady(
       clearInterval(keepAlive);
     }
   });
+  return streamBody(c, work);
 }
 
-/** A streamed answer whose `signal` aborts when the client is gone. */
+/** What is written of an answer, with a `signal` that aborts when the client is gone. */
 function whileConnected(
   c: Context<ApiEnv>,
   engine: Engine,
   run: RunRow,
   onDisconnect: (() => Promise<void>) | undefined,
   work: (body: OpenBody, signal: AbortSignal) => Promise<void>,
-): Response {
+): (body: OpenBody) => Promise<void> {
   const log = (error: unknown, message: string): void => {
     const code = (error as { code?: unknown }).code;
     engine.deps.log.warn(
@@ -151,7 +132,7 @@ function whileConnected(
       message,
     );
   };
-  return streamBody(c, async (body) => {
+  return async (body) => {
     try {
       await work(body, body.gone);
     } catch (error) {
@@ -159,5 +140,5 @@ function whileConnected(
     }
     if (!body.gone.aborted || onDisconnect === undefined || isShuttingDown(c)) return;
     await onDisconnect().catch((error: unknown) => log(error, "a run could not be cancelled after its client left"));
-  });
+  };
 }

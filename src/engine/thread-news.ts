@@ -2,6 +2,7 @@
 // something was heard, but not more often than four times a second, and else every two seconds.
 import { batched } from "../core/batch.js";
 import type { Deps } from "../core/deps.js";
+import { createEar, type Ear } from "../core/ear.js";
 import type { RunId } from "../core/ids.js";
 import { isTransientDbError } from "../core/retry.js";
 import { type Ask, nextRuns } from "../runs/next-run.js";
@@ -20,7 +21,7 @@ export type ThreadNews = Readonly<{
 type Waiting = Readonly<{ ask: Ask; answer: (found: RunId | undefined, error?: Error) => void }>;
 
 export function createThreadNews(deps: Pick<Deps, "db" | "notifier" | "clock" | "random">): ThreadNews {
-  const { db, notifier, clock, random } = deps;
+  const { db, clock, random } = deps;
   const ask = batched<Ask, RunId | undefined>(AT_ONCE, (asks) => nextRuns(db, asks));
   const waiting = new Set<Waiting>();
   let looking = false;
@@ -35,12 +36,12 @@ export function createThreadNews(deps: Pick<Deps, "db" | "notifier" | "clock" | 
     }
   };
   const keepLooking = async (): Promise<void> => {
-    const ear = listen(notifier, (threadId) => {
+    const ear = listen(deps, (threadId) => {
       for (const one of waiting) if (one.ask.threadId === threadId) void look(one);
     });
     while (waiting.size > 0) {
       await clock.sleep(AT_MOST_EVERY_MS);
-      if (!ear.heard()) await clock.sleep(POLL_MS * (0.75 + random() / 2), ear.news());
+      await ear.wait(POLL_MS * (0.75 + random() / 2));
       ear.forget();
       await Promise.all([...waiting].map(look));
     }
@@ -81,28 +82,21 @@ export function createThreadNews(deps: Pick<Deps, "db" | "notifier" | "clock" | 
 }
 
 /** What may be about any thread is gathered; what is about one is passed on. */
-function listen(notifier: Deps["notifier"], ofThread: (threadId: string) => void) {
-  let heard = false;
-  let wake = new AbortController();
-  const hear = (): void => {
-    heard = true;
-    wake.abort(NEWS);
-  };
+function listen(
+  { notifier, clock }: Pick<Deps, "notifier" | "clock">,
+  ofThread: (threadId: string) => void,
+): Ear & Readonly<{ close(): void }> {
+  const ear = createEar(clock);
   const stops = [
-    notifier.listen("runs", hear),
-    notifier.listen("stream", hear),
+    notifier.listen("runs", ear.hear),
+    notifier.listen("stream", ear.hear),
     notifier.listen("threads", (id) => {
-      if (id === undefined) hear();
+      if (id === undefined) ear.hear();
       else ofThread(id);
     }),
   ];
   return {
-    heard: () => heard,
-    forget: () => void (heard = false),
-    news(): AbortSignal {
-      wake = new AbortController();
-      return wake.signal;
-    },
+    ...ear,
     close() {
       for (const stop of stops) stop();
     },

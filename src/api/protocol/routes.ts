@@ -38,11 +38,11 @@ export function protocolRoutes(engine: Engine): Hono<ApiEnv> {
 
 function events(c: Context<ApiEnv>, engine: Engine, threadId: ThreadId, wanted: Subscription): Response {
   const of = { tenantId: c.get("tenantId"), threadId, within: c.get("within") ?? null };
-  return openSse(c, engine, { thread_id: threadId }, async (body, write) => {
+  return openSse(c, engine, { thread_id: threadId }, async (body) => {
     const following = { ...of, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
     for await (const told of threadEvents(engine, following)) {
-      if (told === "heartbeat") await write(": heartbeat\n\n");
-      else for (const event of told.events) if (matches(wanted, event)) await write(frame(event));
+      if (told === "heartbeat") await body.write(": heartbeat\n\n");
+      else for (const event of told.events) if (matches(wanted, event)) await body.write(frame(event));
     }
   });
 }

@@ -23,10 +23,10 @@ export function threadStreamRoutes(engine: Engine): Hono<ApiEnv> {
     const from = placeOf(c.req.header("Last-Event-ID") || asked.last_event_id);
     const wanted = new Set(asked.stream_mode ?? asked.stream_modes ?? (["run_modes"] as const));
     const tenantId = c.get("tenantId");
-    return openSse(c, engine, { thread_id: thread.threadId }, async (body, write) => {
+    return openSse(c, engine, { thread_id: thread.threadId }, async (body) => {
       const listen = { tenantId, thread, modes: wanted, from, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
       for await (const line of threadLines(engine, listen))
-        await write(line === "heartbeat" ? ": heartbeat\n\n" : frame(line));
+        await body.write(line === "heartbeat" ? ": heartbeat\n\n" : frame(line));
     });
   });
 

@@ -1,12 +1,13 @@
 // An inbox as server-sent events: what is stored first, then what comes. An item's id is its number, so a client that lost its connection
 // goes on after the last one it has.
 import type { Context } from "hono";
+import { createEar } from "../../core/ear.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { takeInbox } from "../../delivery/inbox.js";
 import type { Engine } from "../../engine/engine.js";
 import { type InboxItem, inboxState, type InboxState, readInbox } from "../../engine/inbox.js";
 import type { ApiEnv } from "../env.js";
-import { type OpenBody, streamBody } from "../node-http.js";
+import { type OpenBody, streamEvents } from "../node-http.js";
 import type { Visiting } from "./door.js";
 
 const RETRY_MS = 3_000;
@@ -16,13 +17,9 @@ const OPEN_MS = 10 * 60_000;
 /** What comes in a burst is told together. */
 const GATHER_MS = 50;
 const PAGE = 200;
-const NEWS = "news";
 
 export function inboxEvents(c: Context<ApiEnv>, engine: Engine, visiting: Visiting, afterSeq: number): Response {
-  c.header("Content-Type", "text/event-stream");
-  c.header("Cache-Control", "no-store");
-  c.header("X-Accel-Buffering", "no");
-  return streamBody(c, async (body) => {
+  return streamEvents(c, async (body) => {
     try {
       await follow(engine, visiting, afterSeq, body);
     } catch (error) {
@@ -35,7 +32,9 @@ export function inboxEvents(c: Context<ApiEnv>, engine: Engine, visiting: Visiti
 async function follow(engine: Engine, visiting: Visiting, afterSeq: number, body: OpenBody): Promise<void> {
   const { clock, db, random } = engine.deps;
   const untilMs = clock.monotonicMs() + Math.min(OPEN_MS * (0.9 + random() / 5), leftMs(visiting));
-  const ear = listen(engine, visiting, body.gone);
+  const ear = createEar(clock);
+  const stop = engine.inboxNews.watch(visiting, ear.hear);
+  body.gone.addEventListener("abort", ear.hear, { once: true });
   let at: Position = { afterSeq, told: null };
   try {
     await body.write(`retry: ${RETRY_MS}\n\n`);
@@ -56,7 +55,7 @@ async function follow(engine: Engine, visiting: Visiting, afterSeq: number, body
       else await clock.sleep(lookedAtMs + GATHER_MS - clock.monotonicMs(), body.gone);
     }
   } finally {
-    ear.close();
+    stop();
   }
 }
 
@@ -86,25 +85,4 @@ async function tell(engine: Engine, visiting: Visiting, from: Position, body: Op
     await body.write(`event: status\ndata: ${JSON.stringify(status)}\n\n`);
   }
   return { afterSeq, told: state };
-}
-
-/** Wakes when there may be something new, or the client is gone. */
-function listen(engine: Engine, visiting: Visiting, gone: AbortSignal) {
-  let heard = false;
-  let wake = new AbortController();
-  const onNews = (): void => {
-    heard = true;
-    wake.abort(NEWS);
-  };
-  const stop = engine.inboxNews.watch(visiting, onNews);
-  gone.addEventListener("abort", onNews, { once: true });
-  return {
-    forget: () => void (heard = false),
-    async wait(ms: number): Promise<boolean> {
-      wake = new AbortController();
-      if (!heard) await engine.deps.clock.sleep(Math.max(0, ms), wake.signal);
-      return heard;
-    },
-    close: stop,
-  };
 }
