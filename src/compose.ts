@@ -62,6 +62,7 @@ import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
 import { createTenantOpener } from "./engine/open-tenant.js";
+import { createStreams } from "./engine/stream/streams.js";
 import { openStore, type GraphStore } from "./engine/store.js";
 import { createMeasures, GAUGES } from "./engine/measures.js";
 import { createMeters } from "./observe/meters.js";
@@ -245,6 +246,7 @@ export function composeEngine(
     inboxNews: createInboxNews(deps),
     storeOf: store.of,
     threadNews: createThreadNews(deps),
+    streams: createStreams(deps.db),
     assistant: cachedAssistants(deps.db),
     acceptRun: createAcceptor(deps, slots),
     reads: createReads(deps, bodyReader),
@@ -356,6 +358,7 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
     approvals: engine.approvals,
     followups: engine.followups,
     appendStream: createStreamAppender(deps),
+    live: engine.streams.live,
     post: createPost(deps, engine.accounts),
     clockOffsetMs: clockOffset.ms,
   });

@@ -28,10 +28,11 @@ export type SseOptions = Readonly<{
 export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: SseOptions): Response {
   const { tenantId, runId } = run;
   const { afterId, modes, namespaces, onDisconnect } = options;
+  const { streams } = engine;
   const isWanted = (event: string): boolean =>
     (modes === undefined || isOfModes(event, modes)) && (namespaces === undefined || isOfNamespaces(event, namespaces));
   return sseOf(c, engine, run, onDisconnect, async function* (signal) {
-    const items = readStream(engine.deps, { tenantId, runId, afterId, signal, heartbeatMs: HEARTBEAT_MS });
+    const items = readStream(engine.deps, { tenantId, runId, afterId, signal, streams, heartbeatMs: HEARTBEAT_MS });
     for await (const item of items) {
       if (item.kind === "heartbeat") yield item;
       else if (!isOfProtocol(item.line.event) && isWanted(item.line.event)) yield item;

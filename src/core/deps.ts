@@ -36,14 +36,24 @@ export type Db = Sql &
 export type Notifier = Readonly<{
   /** Coalesced; sent on a connection of its own, after the caller's commit. Never throws. */
   notify(topic: Topic, id?: string): void;
-  /** Calls back for each notification of the topic, and once (without id) whenever some may have been missed. */
-  listen(topic: Topic, onNotify: (id: string | undefined) => void): () => void;
+  /** Calls back for each notification of the topic, or of one id of it, and once (without id) whenever some may have been missed. */
+  listen(topic: Topic, onNotify: (id: string | undefined) => void, id?: string): () => void;
 }>;
 /**
- * `ended`: the run with this id is over; `stream`: it has new events, or is over; `threads`: the thread has a new run, and somebody
- * waits for it; `inbox`: the conversation has news (the database says so).
+ * `ended`: the run with this id is over; `lines`: its attempt has stored what it streams; `stream`: whatever else changes what it shows;
+ * `threads`: the thread has a new run, and somebody waits for it; `inbox`: the conversation has news (the database says so).
  */
-export type Topic = "inbox" | "runs" | "threads" | "stream" | "ended" | "cancel" | "timers" | "move" | "deliveries";
+export type Topic =
+  | "inbox"
+  | "runs"
+  | "threads"
+  | "lines"
+  | "stream"
+  | "ended"
+  | "cancel"
+  | "timers"
+  | "move"
+  | "deliveries";
 
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
 export type Log = Readonly<{

@@ -5,6 +5,7 @@ import pg from "pg";
 import type { Clock } from "../core/clock.js";
 import type { Db, Log, Notifier, Topic } from "../core/deps.js";
 import { backoffMs } from "../core/retry.js";
+import { createListeners } from "./listeners.js";
 import { clientConfig, probe, refusesOptions, type SessionOptions } from "./session.js";
 
 const CHANNEL = "perdure";
@@ -27,18 +28,18 @@ export type NotifierOptions = Readonly<{
   random: () => number;
 }>;
 
-type OnNotify = (id: string | undefined) => void;
-
 /** A notifier that starts to LISTEN with its first listener. */
 export function createNotifier(options: NotifierOptions): Notifier & { close(): Promise<void> } {
-  const listeners = new Map<Topic, Set<OnNotify>>();
+  const listeners = createListeners((error) =>
+    options.log.error({ type: (error as Error).name }, "a listener threw on a notification"),
+  );
   // Told at once here; our own notifications are known by it when Postgres brings them back.
   const origin = randomUUID();
   const stop = new AbortController();
   const tell = (entries: readonly string[]): void => {
     for (const entry of entries) {
       const [topic, id] = entry.split(":");
-      for (const onNotify of listeners.get(topic as Topic) ?? []) call(onNotify, id, options.log);
+      listeners.tell(topic as Topic, id);
     }
   };
   // A notification costs a commit, so none is sent while nobody else listens.
@@ -53,9 +54,8 @@ export function createNotifier(options: NotifierOptions): Notifier & { close(): 
       tellHere.add(entry);
       sender.add(entry);
     },
-    listen(topic, onNotify) {
-      const ofTopic = listeners.get(topic) ?? new Set();
-      listeners.set(topic, ofTopic.add(onNotify));
+    listen(topic, onNotify, id) {
+      const leave = listeners.add(topic, onNotify, id);
       listening ??= keepListening(options, stop.signal, {
         hello: `${origin} ${HELLO}`,
         heard: (payload) => {
@@ -64,10 +64,10 @@ export function createNotifier(options: NotifierOptions): Notifier & { close(): 
           if (entries[0] === HELLO) others.listen = true;
           else tell(entries);
         },
-        mayHaveMissed: () => tell([...listeners.keys()]),
+        mayHaveMissed: () => tell(listeners.topics()),
         counted: (listening) => void (others.listen = listening > 1),
       });
-      return () => void ofTopic.delete(onNotify);
+      return leave;
     },
     async close() {
       stop.abort();
@@ -75,14 +75,6 @@ export function createNotifier(options: NotifierOptions): Notifier & { close(): 
       await Promise.all([listening, sender.flushed()]);
     },
   };
-}
-
-function call(onNotify: OnNotify, id: string | undefined, log: Log): void {
-  try {
-    onNotify(id);
-  } catch (error) {
-    log.error({ type: (error as Error).name }, "a listener threw on a notification");
-  }
 }
 
 /** Hands over what was added in one turn of the event loop together, each entry once. */

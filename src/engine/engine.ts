@@ -19,6 +19,7 @@ import type { OutreachLimits } from "../core/outreach-limits.js";
 import type { Measures } from "./measures.js";
 import type { Meters } from "../observe/meters.js";
 import type { Reads } from "./reads.js";
+import type { Streams } from "./stream/streams.js";
 import type { TenantStore } from "./tenant-store.js";
 import type { ThreadNews } from "./thread-news.js";
 
@@ -55,6 +56,8 @@ export type Engine = Readonly<{
   testRoutes: boolean;
   /** Wakes who follows a thread. */
   threadNews: ThreadNews;
+  /** What those share who read streams. */
+  streams: Streams;
   assistant: GetAssistant;
   acceptRun: AcceptRun;
   reads: Reads;

@@ -85,7 +85,7 @@ export async function* followLog(
   options: Readonly<{ after: LogPosition; signal: AbortSignal; heartbeatMs: number; pollMs?: number }>,
 ): AsyncGenerator<LogEntry | "heartbeat"> {
   const { signal, heartbeatMs, pollMs } = options;
-  const news = createNews(deps, { topic: "stream", runId: run.runId, signal, heartbeatMs, pollMs });
+  const news = createNews(deps, { topics: ["stream", "lines"], runId: run.runId, signal, heartbeatMs, pollMs });
   let { after } = options;
   try {
     while (!signal.aborted) {

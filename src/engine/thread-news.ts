@@ -89,6 +89,7 @@ function listen(
   const ear = createEar(clock);
   const stops = [
     notifier.listen("runs", ear.hear),
+    notifier.listen("lines", ear.hear),
     notifier.listen("stream", ear.hear),
     notifier.listen("threads", (id) => {
       if (id === undefined) ear.hear();

@@ -116,11 +116,10 @@ export type StreamPage = Readonly<{
   full: boolean;
 }>;
 
+export type PageKey = RunKey & Readonly<{ afterId: number; maxRows: number }>;
+
 /** Events after `afterId`, at most `maxRows` batches; undefined when there is no such run. */
-export async function readStreamPage(
-  sql: Sql,
-  page: RunKey & Readonly<{ afterId: number; maxRows: number }>,
-): Promise<StreamPage | undefined> {
+export async function readStreamPage(sql: Sql, page: PageKey): Promise<StreamPage | undefined> {
   const { rows } = await sql.query<{
     threadId: ThreadId;
     status: RunStatus;

@@ -31,6 +31,7 @@ import { loadRunContent } from "../run-content.js";
 import { renderJson } from "../render.js";
 import { OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
+import type { Live } from "../stream/live.js";
 import { planStream } from "../stream/plan.js";
 import { outgoing } from "../stream/modes.js";
 import { tellProtocol } from "../stream/protocol-lines.js";
@@ -62,6 +63,8 @@ export type ExecutorOptions = Readonly<{
   storeOf: (tenantId: TenantId) => BaseStore;
   settle: Settle;
   appendStream: AppendStream;
+  /** Tells who follows runs in this process. */
+  live: Live;
   /** What a run says in the conversation its turn came from. */
   post: Post;
   moveAfterMs: number;
@@ -110,10 +113,12 @@ export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
 /** Runs the graph; undefined when the lease is lost and there is nothing to say. */
 async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promise<Ended | undefined> {
   const { lease } = attempt;
+  const live = options.live.attempt(lease.runId);
   let sink: StreamSink | undefined;
   const openSink = (watched: boolean): StreamSink =>
     (sink = createStreamSink(deps, lease, attempt.over, {
       append: options.appendStream,
+      live,
       watched,
       onFailure: attempt.fail,
     }));
@@ -145,6 +150,8 @@ async function runAttempt(deps: Deps, options: Shared, attempt: Attempt): Promis
     });
     if (outcome?.kind === "outage") options.outages.found(attempt.run, outcome);
     return outcome && { outcome, chunks: await lastChunks(outcome, lease, () => sink ?? openSink(true)) };
+  } finally {
+    live.close();
   }
 }
 

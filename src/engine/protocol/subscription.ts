@@ -43,6 +43,8 @@ type Following = OfThread &
     first?: RunId | undefined;
     /** The threads that who follows may see: one that comes may be another's. */
     within?: Within;
+    /** The first heartbeat comes as soon as there is nothing more for now. */
+    beatAtOnce?: boolean;
   }>;
 
 /** Events that come together; `over`: their run's last. */
@@ -50,7 +52,7 @@ export type Told = Readonly<{ runId: RunId; events: readonly ProtocolEvent[]; ov
 
 /** All events of a thread, from the beginning of the current or last run on, for as long as somebody reads. */
 export async function* threadEvents(
-  engine: Pick<Engine, "deps" | "reads" | "threadNews">,
+  engine: Pick<Engine, "deps" | "reads" | "threadNews" | "streams">,
   following: Following,
 ): AsyncGenerator<Told | "heartbeat"> {
   let events: RunEvents | undefined;
@@ -101,7 +103,13 @@ export async function* storedEvents(
   const signal = new AbortController().signal;
   yield* events.begin();
   // The first heartbeat says that there is no more for now.
-  for await (const item of readStream(deps, { ...run, afterId: -1, signal, heartbeatMs: 0 })) {
+  for await (const item of readStream(deps, {
+    ...run,
+    afterId: -1,
+    signal,
+    heartbeatMs: Number.POSITIVE_INFINITY,
+    beatAtOnce: true,
+  })) {
     if (item.kind === "heartbeat") return;
     yield* events.line(item.line);
   }

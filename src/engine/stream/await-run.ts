@@ -27,7 +27,7 @@ export async function awaitRun(
   wait: Wait,
 ): Promise<RunOfThread | undefined> {
   const { runId, signal, pollMs, enough = () => false } = wait;
-  const news = createNews(deps, { topic: "ended", runId, signal, heartbeatMs: Number.POSITIVE_INFINITY, pollMs });
+  const news = createNews(deps, { topics: ["ended"], runId, signal, heartbeatMs: Number.POSITIVE_INFINITY, pollMs });
   try {
     if (wait.isNew === true && !reads.heardEnd(runId)) await news.wait();
     while (!signal.aborted && !enough()) {

@@ -30,9 +30,11 @@ export type FollowOptions = Readonly<{
   firstAfterId?: number | undefined;
   signal: AbortSignal;
   heartbeatMs: number;
+  /** The first heartbeat comes as soon as there is nothing more for now. */
+  beatAtOnce?: boolean;
 }>;
 
-type Parts = Pick<Engine, "deps" | "reads" | "threadNews">;
+type Parts = Pick<Engine, "deps" | "reads" | "threadNews" | "streams">;
 
 /** Ends only by the signal. A thread that isn't there yet is waited for. */
 export async function* followThread(engine: Parts, options: FollowOptions): AsyncGenerator<ThreadItem> {
@@ -50,7 +52,8 @@ export async function* followThread(engine: Parts, options: FollowOptions): Asyn
     }
     const last = yield* followRun(engine, { ...options, runId, afterId });
     afterId = -1;
-    if (last !== undefined) after = { startedAt: last.startedAt ?? last.finishedAt ?? last.createdAt, runId };
+    if (last === undefined) yield { kind: "heartbeat" };
+    else after = { startedAt: last.startedAt ?? last.finishedAt ?? last.createdAt, runId };
   }
 }
 
@@ -61,7 +64,7 @@ async function* followRun(
 ): AsyncGenerator<ThreadItem, RunRow | undefined> {
   const { signal } = options;
   let run: RunRow | undefined;
-  for await (const item of readStream(engine.deps, options)) {
+  for await (const item of readStream(engine.deps, { ...options, streams: engine.streams })) {
     if (item.kind === "heartbeat") {
       yield item;
       continue;

@@ -15,6 +15,7 @@ import {
 } from "../../runs/stream-chunks.js";
 import { createDeltaEncoder } from "../../runs/stream-delta.js";
 import type { StreamEvent } from "./gates.js";
+import type { LiveAttempt } from "./live.js";
 
 const LINGER_MS = 25;
 /** Whoever joins such a stream sees its events this much later. */
@@ -60,6 +61,8 @@ export type SinkOptions = Readonly<{
   append: AppendStream;
   /** Somebody may be looking: events are stored soon. */
   watched: boolean;
+  /** Who follows the run in this process. */
+  live?: LiveAttempt;
   /** Hears at once why nothing can be stored any more; who pushes hears of it only then. */
   onFailure?: (error: unknown) => void;
 }>;
@@ -164,8 +167,10 @@ class Sink implements StreamSink {
       if (!this.options.watched) await this.linger(UNWATCHED_LINGER_MS);
       while (this.queue.length > 0 && !this.leaving) {
         const startedMs = this.deps.clock.monotonicMs();
-        await this.store(this.takeBatch());
-        this.deps.notifier.notify("stream", this.lease.runId);
+        const batch = this.takeBatch();
+        await this.store(batch);
+        this.options.live?.tell(batch);
+        this.deps.notifier.notify("lines", this.lease.runId);
         this.tellProgress();
         const lingerMs = this.options.watched ? LINGER_MS : UNWATCHED_LINGER_MS;
         await this.linger(startedMs + lingerMs - this.deps.clock.monotonicMs());
