@@ -72,14 +72,12 @@ const CODES: Partial<Record<ErrorCode, string>> = {
 async function startRun(engine: Engine, c: C, of: Of, given: unknown): Promise<Result> {
   const { multitaskStrategy, langsmith_tracer: _none, ...params } = readAs(runStartParams, given);
   const asked = { ...params, multitask_strategy: params.multitask_strategy ?? multitaskStrategy };
-  const begins = checkpointNamed(params.config) || (params.input ?? null) === null;
-  const answers = !begins && (await pendingApprovals(engine.deps.db, of)).length > 0;
   const { input, ...rest } = asked;
-  const body = readAs(runCreate, {
-    ...rest,
-    ...(answers ? { command: { resume: input } } : { input }),
-    if_not_exists: "create",
-  });
+  const begins = checkpointNamed(params.config) || (input ?? null) === null;
+  const command = commandIn(input);
+  const answers = !begins && command === undefined && (await pendingApprovals(engine.deps.db, of)).length > 0;
+  const how = answers ? { command: { resume: input } } : command === undefined ? { input } : { command };
+  const body = readAs(runCreate, { ...rest, ...how, if_not_exists: "create" });
   const { run } = await makeRun(engine, c, { threadId: of.threadId, body, waits: false, protocol: true }).catch(
     (error: unknown) => {
       if (isEngineError(error, "not_found") && checkpointNamed(params.config)) throw named(error, "no_such_checkpoint");
@@ -89,6 +87,12 @@ async function startRun(engine: Engine, c: C, of: Of, given: unknown): Promise<R
   engine.deps.notifier.notify("threads", of.threadId);
   // 0: what comes before the run's beginning is of earlier runs. A client knows the run by its id.
   return { result: { run_id: run.runId }, seq: 0 };
+}
+
+/** LangGraph's `RemoteGraph` has no other way for a `Command`. */
+function commandIn(input: unknown): unknown {
+  const { lg_name: name, ...command } = (input ?? {}) as { lg_name?: unknown };
+  return name === "Command" ? command : undefined;
 }
 
 function checkpointNamed(config: unknown): boolean {
