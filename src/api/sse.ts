@@ -40,6 +40,11 @@ export function sse(c: Context<ApiEnv>, engine: Engine, run: RunRow, options: Ss
   });
 }
 
+/** The answer to whom there is nothing to tell. */
+export function noEvents(c: Context<ApiEnv>): Response {
+  return streamEvents(c, () => Promise.resolve());
+}
+
 /** The run's log from there on, as it grows, until there is nothing to be expected any more. */
 export function sseLog(c: Context<ApiEnv>, engine: Engine, run: RunRow, after: LogPosition): Response {
   return sseOf(c, engine, run, undefined, async function* (signal) {

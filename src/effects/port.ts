@@ -6,8 +6,8 @@ import type { FollowupLimits } from "../core/followup-limits.js";
 import type { EffectMove, FoundEffect, UndeclaredTools } from "./effect.js";
 import type { TaskCalls } from "./task-calls.js";
 
-/** Where the executor puts it. */
-export const EFFECTS = "__perdure_effects";
+/** Where the executor puts it. RemoteGraph sends on all of a configuration but for what begins as LangGraph's own keys do. */
+export const EFFECTS = "__pregel_perdure_effects";
 
 export type Flying = Readonly<{ argsHash: string; done: Promise<unknown> }>;
 

@@ -3,10 +3,10 @@ import { getConfig, type GraphInterrupt, interrupt, isGraphInterrupt } from "@la
 
 const KEY = "__perdure_sleep";
 /** Where the executor tells a graph how far this machine's clock is from the database's, in ms. */
-export const CLOCK_OFFSET = "__perdure_clock_offset_ms";
+export const CLOCK_OFFSET = "__pregel_perdure_clock_offset_ms";
 
 /** Where the executor tells a graph which sleeps go on: until when, by interrupt id. */
-export const OPEN_SLEEPS = "__perdure_open_sleeps";
+export const OPEN_SLEEPS = "__pregel_perdure_open_sleeps";
 
 /**
  * Parks the run until `instant`, in database time, and goes on after it: with this call done, on any worker. While it

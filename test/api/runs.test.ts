@@ -298,6 +298,25 @@ describe("waiting for a run", () => {
       expect(result).toMatchObject({ messages: { length: 3 } });
     });
   });
+
+  it("tells a client that shows the state it ended in nothing more, and any other the whole of it", async () => {
+    await withEngine({ graphs }, async ({ client }) => {
+      const { thread_id } = await client.threads.create();
+      const { run_id } = await client.runs.create(thread_id, "agent", { input: hello });
+      await client.runs.join(thread_id, run_id);
+      const states = await client.threads.getHistory(thread_id);
+      const [head, before] = states.map(({ checkpoint }) => checkpoint.checkpoint_id ?? "");
+      const told = async (checkpointId: string | undefined, lastEventId = "-1") =>
+        all(client.runs.joinStream(thread_id, run_id, { lastEventId, ...(checkpointId && { checkpointId }) }));
+      const whole = await told(undefined);
+      expect(whole.length).toBeGreaterThan(2);
+      expect(await told(head)).toEqual([]);
+      expect(await told(before)).toEqual(whole);
+      expect(await told(randomUUID())).toEqual(whole);
+      expect(await told(head, "0")).toEqual(whole.slice(1));
+      await expect(told("head")).rejects.toThrow("checkpoint_id: must be a UUID");
+    });
+  });
 });
 
 describe("a run without a thread", () => {

@@ -38,7 +38,7 @@ import {
   runStreamCreate,
   statelessRunCreate,
 } from "../schemas/runs.js";
-import { jsonWhenReady, sse } from "../sse.js";
+import { jsonWhenReady, noEvents, sse } from "../sse.js";
 import { findThread } from "./threads.js";
 
 export type C = Context<ApiEnv>;
@@ -101,8 +101,11 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
     routes.get(path, async (c) => {
       const query = readQuery(c, runStream);
       const run = await findRun(engine, c);
+      const afterId = lastEventId(c.req.header("Last-Event-ID") || query.last_event_id);
+      // Which of the events before it came after a checkpoint isn't known: clients take the whole run as well.
+      if ((afterId ?? -1) === -1 && endedIn(run, query.checkpoint_id)) return noEvents(c);
       return sse(c, engine, run, {
-        afterId: lastEventId(c.req.header("Last-Event-ID") || query.last_event_id),
+        afterId,
         modes: query.stream_mode === undefined ? undefined : new Set<string>(query.stream_mode),
         namespaces: query.namespace,
         onDisconnect: query.cancel_on_disconnect ? canceller(engine, run) : undefined,
@@ -334,6 +337,11 @@ function canceller(engine: Engine, run: RunRow): () => Promise<void> {
     const reason = "its client disconnected";
     await cancelRun(engine.deps, { tenantId, threadId, runId, reason, moveAfterMs, unlessShared: true });
   };
+}
+
+/** Whether a client that shows this state has nothing more to hear of the run. */
+function endedIn({ status, resultCheckpointId }: RunRow, checkpointId: string | undefined): boolean {
+  return checkpointId !== undefined && status === "success" && resultCheckpointId === checkpointId;
 }
 
 /** Undefined: from now on. */

@@ -199,7 +199,8 @@ export const runStream = z.object({
   /** For clients that lost their connection before the first event: their next request has no Last-Event-ID. */
   last_event_id: one,
   namespace: namespaces,
-  checkpoint_id: refused("is not supported by this server yet"),
+  /** The state that the client shows already. */
+  checkpoint_id: one.pipe(uuid.optional()),
 });
 
 export const runJoin = z.object({ cancel_on_disconnect: flag });

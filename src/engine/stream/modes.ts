@@ -1,4 +1,5 @@
 // Turns what a graph streams into events of the wire, each with its gate: what must be durable before a client may see it.
+import { isBaseMessage } from "@langchain/core/messages";
 import { type Gate, NOW, type Outgoing, outgoingEvent as event, SETTLE, STEP } from "./gates.js";
 import { createMessagesMode, isToken } from "./messages-mode.js";
 import type { StreamPlan } from "./plan.js";
@@ -83,7 +84,8 @@ function createConverter(plan: StreamPlan): (item: SourceItem) => Iterable<Outgo
   function* onMessage(ns: readonly string[], [message, metadata]: readonly [unknown, unknown]): Iterable<Outgoing> {
     const token = isToken(message);
     if (shown("messages-tuple", ns)) {
-      const gate: Gate = token ? NOW : { kind: "tasks", tasks: taskOf(metadata) };
+      // What a graph elsewhere says comes as plain objects, and is of none of our tasks.
+      const gate: Gate = token || !isBaseMessage(message) ? NOW : { kind: "tasks", tasks: taskOf(metadata) };
       yield event(name("messages", ns), [message, metadata], gate);
     }
     if (token && plan.modes.has("messages")) {
