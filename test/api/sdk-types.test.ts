@@ -225,7 +225,7 @@ const METHODS: Readonly<Record<string, Method>> = {
       cancelOnDisconnect: does(["1"]),
       // A header.
       lastEventId: client,
-      checkpointId: refused([ID]),
+      checkpointId: does([ID]),
       streamMode: does(["values"]),
       streamNamespaces: does(["a"], "namespace"),
       streamIdleReconnect: client,
