@@ -1,6 +1,6 @@
 // LangGraph's RemoteGraph on a server of ours: by itself, and as a node of another graph, local or served elsewhere.
 import { randomUUID } from "node:crypto";
-import { AIMessageChunk } from "@langchain/core/messages";
+import type { AIMessageChunk } from "@langchain/core/messages";
 import { Command, END, interrupt, MemorySaver, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { RemoteGraph } from "@langchain/langgraph/remote";
 import { expect, it } from "vitest";
