@@ -2,6 +2,7 @@
 import type { AssistantRow } from "../assistants/queries.js";
 import { type GraphSchemas, graphSchemas } from "./graph-schemas.js";
 import type { Graphs, RunnableGraph } from "./graphs.js";
+import { staticSchemas } from "./static-schemas.js";
 
 type Described = Pick<AssistantRow, "graphId" | "config" | "context">;
 
@@ -18,7 +19,7 @@ export async function drawGraph(
 }
 
 export async function describeSchemas(graphs: Graphs, assistant: Described): Promise<GraphSchemas> {
-  return graphSchemas(await graphOf(graphs, assistant));
+  return graphSchemas(await graphOf(graphs, assistant), () => fromSources(graphs, assistant.graphId, ""));
 }
 
 /** Schemas of the subgraphs by namespace: of one namespace or all, with those inside them when `recurse`. */
@@ -30,9 +31,15 @@ export async function describeSubgraphs(
   const graph = await graphOf(graphs, assistant);
   const found: Record<string, GraphSchemas> = {};
   for await (const [namespace, subgraph] of graph.getSubgraphsAsync(options.namespace, options.recurse)) {
-    found[namespace] = graphSchemas(subgraph as RunnableGraph);
+    const sources = () => fromSources(graphs, assistant.graphId, namespace);
+    found[namespace] = await graphSchemas(subgraph as RunnableGraph, sources);
   }
   return found;
+}
+
+async function fromSources(graphs: Graphs, graphId: string, namespace: string): Promise<GraphSchemas | undefined> {
+  const exported = graphs.exported(graphId);
+  return exported === null ? undefined : (await staticSchemas(exported)).get(namespace);
 }
 
 function graphOf(graphs: Graphs, assistant: Described): Promise<RunnableGraph> {

@@ -1,5 +1,5 @@
 // JSON schemas of a graph, from what it carries at run time (zod or LangGraph's state schema); where a graph was typed
-// only in TypeScript, its channels by name. Sources are never parsed: that takes seconds.
+// only in TypeScript, what its sources say, if they can be read (static-schemas.ts), else its channels by name.
 import {
   getConfigTypeSchema,
   getInputTypeSchema,
@@ -18,12 +18,23 @@ export type GraphSchemas = Readonly<{
   config: JsonSchema | null;
 }>;
 
-export function graphSchemas(graph: RunnableGraph): GraphSchemas {
-  return {
-    input: runtimeSchema(getInputTypeSchema, graph) ?? channelSchema(graph, inputKeys(graph)),
-    output: runtimeSchema(getOutputTypeSchema, graph) ?? channelSchema(graph, keyList(graph.outputChannels)),
-    state: runtimeSchema(getStateTypeSchema, graph) ?? channelSchema(graph, keyList(graph.streamChannelsAsIs)),
+/** `fromSources` is asked for graphs that carry no schema at run time. */
+export async function graphSchemas(
+  graph: RunnableGraph,
+  fromSources: () => Promise<GraphSchemas | undefined>,
+): Promise<GraphSchemas> {
+  const runtime = {
+    input: runtimeSchema(getInputTypeSchema, graph),
+    output: runtimeSchema(getOutputTypeSchema, graph),
+    state: runtimeSchema(getStateTypeSchema, graph),
     config: runtimeSchema(getConfigTypeSchema, graph),
+  };
+  const known = Object.values(runtime).some((schema) => schema !== null) ? undefined : await fromSources();
+  return {
+    input: runtime.input ?? known?.input ?? channelSchema(graph, inputKeys(graph)),
+    output: runtime.output ?? known?.output ?? channelSchema(graph, keyList(graph.outputChannels)),
+    state: runtime.state ?? known?.state ?? channelSchema(graph, keyList(graph.streamChannelsAsIs)),
+    config: runtime.config ?? known?.config ?? null,
   };
 }
 

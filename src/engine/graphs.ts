@@ -7,6 +7,7 @@ import { nearest } from "../core/nearest.js";
 import { journalToolNodes } from "../effects/tool-nodes.js";
 import { importGraphModule, sourcesOf } from "./graph-modules.js";
 import type { GraphSource } from "./langgraph-json.js";
+import type { ExportedGraph } from "./static-schemas.js";
 import { lacksFollowups, withFollowups } from "./with-followups.js";
 
 /** A compiled graph, an agent's graph or a functional entrypoint: all of them are Pregel machines. */
@@ -32,6 +33,8 @@ export type Graphs = Readonly<{
   /** Changes when the graph's own source changes: 16 hex digits, or what was given to `graphsFrom`. */
   version(graphId: string): string;
   description(graphId: string): string | null;
+  /** Where it comes from; null for one that was handed over in process. */
+  exported(graphId: string): ExportedGraph | null;
   /** The source files the graphs were made from, absolute, for watching. */
   files: readonly string[];
 }>;
@@ -43,6 +46,7 @@ type Entry = Readonly<{
   followups: boolean;
   version: string;
   description: string | null;
+  source: GraphSource | null;
   files: readonly string[];
 }>;
 
@@ -92,7 +96,7 @@ export function graphsFrom(
     const { followups } = policyOf(id);
     const make = asFactory(value, `graph "${id}"`, followups);
     if (make === null) throw new EngineError("graph_invalid", `graph "${id}" is ${describe(value)}; ${WANTED}`);
-    return [id, { make, isMade: isFactory(value), followups, version, description: null, files: [] }];
+    return [id, { make, isMade: isFactory(value), followups, version, description: null, source: null, files: [] }];
   });
   return graphsOf(new Map(entries));
 }
@@ -113,6 +117,10 @@ function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
     isMade: (graphId) => find(graphId).isMade,
     version: (graphId) => find(graphId).version,
     description: (graphId) => find(graphId).description,
+    exported: (graphId) => {
+      const { source, version } = find(graphId);
+      return source && { file: source.file, exportName: source.exportName, version };
+    },
     files: [...new Set([...entries.values()].flatMap((entry) => entry.files))],
   };
 }
@@ -138,7 +146,7 @@ async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph
   if (make === null) throw new EngineError("graph_invalid", `${where} is ${describe(value)}; ${WANTED}`);
   const sources = await sourcesOf(source.file);
   const files = sources.map(({ file }) => file);
-  return { make, isMade, followups, version: hash(sources), description: source.description, files };
+  return { make, isMade, followups, version: hash(sources), description: source.description, source, files };
 }
 
 export function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {

@@ -21,7 +21,8 @@ export type WireTask = Readonly<{
   error: string | null;
   interrupts: readonly WireInterrupt[];
   checkpoint: Readonly<Record<string, unknown>> | null;
-  state: ThreadState | null;
+  /** What a subgraph asks stands with its tasks, and with the root. */
+  state: Omit<ThreadState, "interrupts"> | null;
   result: unknown;
 }>;
 
@@ -81,9 +82,13 @@ function toWireTask(task: StateSnapshot["tasks"][number], interrupts: readonly W
     error: errorText(task.error),
     interrupts: questions(interrupts),
     checkpoint: state === undefined || isState ? null : addressOf(state.configurable),
-    state: isState ? toThreadState(state) : null,
+    state: isState ? withoutQuestions(toThreadState(state)) : null,
     result: (task as { result?: unknown }).result ?? null,
   };
+}
+
+function withoutQuestions({ interrupts: _asked, ...state }: ThreadState): Omit<ThreadState, "interrupts"> {
+  return state;
 }
 
 /** A sleep is an interrupt to LangGraph, but no question to anybody. */

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Annotation, entrypoint, StateGraph } from "@langchain/langgraph";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describeSchemas } from "../../src/engine/assistant-graph.js";
 import { graphsFrom, loadGraphs } from "../../src/engine/graphs.js";
 import { readProject } from "../../src/engine/langgraph-json.js";
 
@@ -185,5 +186,55 @@ describe("langgraph.json", () => {
     expect(warnings.join("\n")).toContain('"ui" has no effect in this version');
     expect(warnings.join("\n")).toContain('"node_version" asks for Node 99');
     expect(warnings).toHaveLength(3);
+  });
+});
+
+describe("schemas of graphs that are typed in TypeScript only", () => {
+  const files = { "langgraph.json": { graphs: { typed: "./typed.ts:graph" } }, "typed.ts": GRAPH };
+  const parser = `export async function getStaticGraphSchema({ sourceFile, exportSymbol }) {
+    if (!sourceFile.endsWith("/typed.ts") || exportSymbol !== "graph") throw new Error("nothing there");
+    return { graph: { state: { type: "object", title: "from sources" }, input: undefined, output: undefined, config: undefined } };
+  }`;
+  const described = async (more: Readonly<Record<string, string | object>>) => {
+    const { graphs } = await readProject(await project({ ...files, ...more }));
+    return describeSchemas(await loadGraphs(graphs), { graphId: "typed", config: {}, context: {} });
+  };
+
+  it("come from the project's own parser of sources, where it has one", async () => {
+    const place = "node_modules/@langchain/langgraph-api";
+    const { state, input } = await described({
+      [`${place}/package.json`]: {
+        name: "@langchain/langgraph-api",
+        type: "module",
+        exports: { "./schema": "./schema.mjs" },
+      },
+      [`${place}/schema.mjs`]: parser,
+    });
+    expect(state).toEqual({ type: "object", title: "from sources" });
+    // What the sources don't say is told by the channels.
+    expect(input).toEqual({ type: "object", properties: { n: {} } });
+  });
+
+  it("name the channels, where it has none", async () => {
+    expect((await described({})).state).toEqual({ type: "object", properties: { n: {} } });
+  });
+});
+
+describe("checkpointer.ttl", () => {
+  const at = async (checkpointer: object) =>
+    readProject(await project({ "langgraph.json": { graphs: { a: "./a.ts:graph" }, checkpointer } }));
+
+  it("is how long threads are kept that clients make without saying so", async () => {
+    const ttl = { strategy: "keep_latest", default_ttl: 60, sweep_interval_minutes: 5 };
+    const { settings, warnings } = await at({ ttl });
+    expect(settings.threadTtl).toEqual({ minutes: 60, strategy: "keep_latest" });
+    expect(warnings.join()).toContain('"checkpointer.ttl.sweep_interval_minutes" is not needed');
+    expect((await at({ ttl: { default_ttl: 5 } })).settings.threadTtl).toEqual({ minutes: 5, strategy: "delete" });
+    expect((await at({ ttl: null })).settings.threadTtl).toBeNull();
+  });
+
+  it("is refused when it can't be meant", async () => {
+    await expect(at({ ttl: { default_ttl: -1 } })).rejects.toThrow(/checkpointer\.ttl\.default_ttl/);
+    await expect(at({ ttl: { strategy: "forget" } })).rejects.toThrow(/checkpointer\.ttl\.strategy/);
   });
 });

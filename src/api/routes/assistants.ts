@@ -70,7 +70,10 @@ export function assistantRoutes(engine: Engine): Hono<ApiEnv> {
     const { recurse } = readQuery(c, subgraphsQuery);
     const assistant = await find(engine, c);
     const found = await describeSubgraphs(graphs, assistant, { namespace: c.req.param("namespace"), recurse });
-    const wire = Object.entries(found).map(([namespace, schemas]) => [namespace, schemasToWire(assistant, schemas)]);
+    // The development server and the specification name them differently.
+    const wire = Object.entries(found).map(([namespace, schemas]) => {
+      return [namespace, { ...schemasToWire(assistant, schemas), ...schemas }];
+    });
     return c.json(Object.fromEntries(wire));
   });
 
