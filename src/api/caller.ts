@@ -16,9 +16,10 @@ export function callerFrom(headers: Headers): Caller {
   };
 }
 
-/** Headers come first, where they say who asks at all. */
+/** Headers come first, where they say who asks at all. A key's scopes are no roles of a person's. */
 export function callerOf(engine: Engine, c: Context<ApiEnv>): Caller {
   if (engine.callerOf !== null) return engine.callerOf(c.req.raw.headers);
-  const user = c.get("principal")?.user;
-  return user === undefined ? UNKNOWN : { person: user.identity, roles: user.permissions };
+  const principal = c.get("principal");
+  if (principal === undefined) return UNKNOWN;
+  return { person: principal.user.identity, roles: principal.handled ? principal.user.permissions : [] };
 }
