@@ -40,7 +40,7 @@ describe("a batch", () => {
     [{}, 422, "must be a list"],
     [[{ assistant_id: "steps" }, { assistant_id: "steps", streamMode: "all" }], 422, "[1].stream_mode: "],
     [[{ assistant_id: "steps" }, { assistant_id: "nobody" }], 404, "nobody"],
-    [[{ assistant_id: "steps" }, { assistant_id: "steps", interruptAfter: ["nowhere"] }], 422, "nowhere"],
+    [[{ assistant_id: "steps" }, { assistant_id: "steps", interruptAfter: ["onee"] }], 422, "onee"],
     [[{ assistant_id: "steps" }, { assistant_id: "steps", onDisconnect: "cancel" }], 422, "on_disconnect"],
     [[{ assistant_id: "steps" }, { assistant_id: "steps", feedbackKeys: ["k"] }], 422, "[1].feedback_keys: "],
   ])("%j is refused whole: no run of it is made", async (body, status, text) => {
