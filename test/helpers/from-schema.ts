@@ -30,13 +30,16 @@ const garbage: fc.Arbitrary<unknown> = fc.oneof(
 export type Known = Readonly<Record<string, readonly string[]>>;
 
 export function valueOf(schema: Json, known: Known, name = "", depth = 0): fc.Arbitrary<unknown> {
-  return fc.oneof({ weight: 12, arbitrary: fitting(schema, known, name, depth) }, { weight: 1, arbitrary: garbage });
+  return fc.oneof({ weight: 25, arbitrary: fitting(schema, known, name, depth) }, { weight: 1, arbitrary: garbage });
 }
 
 function fitting(schema: Json, known: Known, name: string, depth: number): fc.Arbitrary<unknown> {
   const inner = (part: Json, at = name): fc.Arbitrary<unknown> => valueOf(part, known, at, depth + 1);
   const named = known[name];
-  if (named !== undefined && depth < 6) return fc.constantFrom(...named);
+  if (named !== undefined && depth < 6) {
+    const [first, ...others] = named;
+    return fc.oneof({ weight: 4, arbitrary: fc.constant(first) }, { weight: 1, arbitrary: fc.constantFrom(...others) });
+  }
   // `false` is the schema of what may not be there.
   if (depth > 8 || typeof schema !== "object") return garbage;
   const choices = (schema.anyOf ?? schema.oneOf) as readonly Json[] | undefined;
@@ -69,8 +72,11 @@ function objectOf(schema: Json, inner: (part: Json, name: string) => fc.Arbitrar
   const some = Object.fromEntries(
     properties.map(([name, part]) => {
       const value = inner(part, name).map((given) => ({ given }));
-      const missing = { weight: required.has(name) ? 1 : 12, arbitrary: fc.constant(null) };
-      return [name, fc.oneof({ weight: required.has(name) ? 20 : 4, arbitrary: value }, missing)];
+      const missing = {
+        weight: required.has(name) ? 1 : Math.max(8, 3 * properties.length),
+        arbitrary: fc.constant(null),
+      };
+      return [name, fc.oneof({ weight: required.has(name) ? 40 : 6, arbitrary: value }, missing)];
     }),
   );
   const extra = fc.oneof(
