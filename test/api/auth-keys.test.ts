@@ -55,6 +55,9 @@ describe("without a key", () => {
     };
     const answer = await engine().app.request("/threads", { method: "OPTIONS", headers });
     expect([answer.status, answer.headers.get("access-control-allow-headers")]).toEqual([204, "x-api-key"]);
+    // And a page can read why it isn't let in.
+    const refused = await sendAs(engine().app, "")("POST", "/threads", {}, { origin: "https://app.example" });
+    expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([401, "*"]);
   });
 
   it.each([
