@@ -48,6 +48,8 @@ export type Config = Readonly<{
   webhookPrivate: boolean;
   adoptFrom: string | null;
   adoptGraph: string | null;
+  langgraphConfig: string | null;
+  apiUrl: string | null;
   logLevel: LogLevel;
 }>;
 
@@ -317,6 +319,19 @@ const SETTINGS = {
     about: "Which graph those threads are of; needed when there are several.",
     default: null,
     schema: z.string().nullable(),
+  },
+  LANGGRAPH_CONFIG: {
+    field: "langgraphConfig",
+    about: "What graphs' own assistants are configured with: JSON, by graph, with configurable and context.",
+    default: null,
+    schema: z.string().nullable(),
+  },
+  PERDURE_API_URL: {
+    field: "apiUrl",
+    about:
+      "Where the API is, for workers: they tell webhooks like /path there. Without it they answer them themselves, with the routes of http.app.",
+    default: null,
+    schema: httpUrl,
   },
   PERDURE_LOG_LEVEL: {
     field: "logLevel",

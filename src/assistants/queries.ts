@@ -38,34 +38,30 @@ export function systemAssistantId(graphId: string): AssistantId {
  */
 export async function upsertSystemAssistants(
   sql: Sql,
-  graphs: Readonly<{
-    tenantId: TenantId;
-    graphIds: readonly string[];
-    config?: Readonly<Record<string, unknown>>;
-    context?: unknown;
-  }>,
+  tenantId: TenantId,
+  graphs: readonly Readonly<{ graphId: string; config: Readonly<Record<string, unknown>>; context: unknown }>[],
 ): Promise<number> {
   const { rowCount } = await sql.query(
     `with given as (
-      select * from unnest($2::uuid[], $3::text[]) g(assistant_id, graph_id)
+      select * from unnest($2::uuid[], $3::text[], $4::jsonb[], $5::jsonb[]) g(assistant_id, graph_id, config, context)
     ), made as (
       insert into assistants (tenant_id, assistant_id, graph_id, name, config, context, metadata)
-      select $1, assistant_id, graph_id, graph_id, $4, $5, '{"created_by": "system"}'
+      select $1, assistant_id, graph_id, graph_id, config, context, '{"created_by": "system"}'
       from given
       order by assistant_id
       on conflict (tenant_id, assistant_id) do nothing
       returning *
     ), old as materialized (
-      select a.tenant_id, a.assistant_id
-      from assistants a
+      select a.tenant_id, a.assistant_id, g.config, g.context
+      from given g
+      join assistants a using (assistant_id)
       join assistant_versions v using (tenant_id, assistant_id, version)
-      where a.tenant_id = $1 and a.assistant_id in (select assistant_id from given) and v.made_at_start
-        and (a.config, a.context) is distinct from ($4::jsonb, $5::jsonb)
+      where a.tenant_id = $1 and v.made_at_start and (a.config, a.context) is distinct from (g.config, g.context)
       order by a.assistant_id
       for update of a
     ), changed as (
       update assistants a
-      set config = $4, context = $5, version = a.newest_version + 1, newest_version = a.newest_version + 1,
+      set config = o.config, context = o.context, version = a.newest_version + 1, newest_version = a.newest_version + 1,
         updated_at = clock_timestamp()
       from old o
       where a.tenant_id = o.tenant_id and a.assistant_id = o.assistant_id
@@ -76,11 +72,11 @@ export async function upsertSystemAssistants(
     select tenant_id, assistant_id, version, true, graph_id, name, description, config, context, metadata
     from (select * from made union all select * from changed) new`,
     [
-      graphs.tenantId,
-      graphs.graphIds.map(systemAssistantId),
-      graphs.graphIds,
-      JSON.stringify(graphs.config ?? {}),
-      JSON.stringify(graphs.context ?? {}),
+      tenantId,
+      graphs.map(({ graphId }) => systemAssistantId(graphId)),
+      graphs.map(({ graphId }) => graphId),
+      graphs.map(({ config }) => JSON.stringify(config)),
+      graphs.map(({ context }) => JSON.stringify(context ?? {})),
     ],
   );
   return rowCount;

@@ -123,14 +123,23 @@ describe("schemas", () => {
   });
 });
 
-test("starting again changes nothing, another configuration changes the system assistants", async () => {
+test("starting again changes nothing, another configuration changes the system assistants it is for", async () => {
   const { deps } = shared();
-  const start = { tenantId: DEFAULT_TENANT, graphIds: Object.keys(graphs) };
-  expect(await upsertSystemAssistants(deps.db, start)).toBe(0);
-  expect(await upsertSystemAssistants(deps.db, { ...start, config: { tags: ["x"] } })).toBe(5);
+  const start = (settings: Readonly<Record<string, readonly string[]>>) =>
+    upsertSystemAssistants(
+      deps.db,
+      DEFAULT_TENANT,
+      Object.keys(graphs).map((graphId) => ({
+        graphId,
+        config: settings[graphId] === undefined ? {} : { tags: settings[graphId] },
+        context: {},
+      })),
+    );
+  expect(await start({})).toBe(0);
+  expect(await start({ gate: ["x"] })).toBe(1);
   expect(await client.assistants.get("gate")).toMatchObject({ version: 2, config: { tags: ["x"] } });
   // What somebody has changed is theirs.
   await client.assistants.update("gate", { config: { tags: ["theirs"] } });
-  expect(await upsertSystemAssistants(deps.db, { ...start, config: { tags: ["y"] } })).toBe(4);
+  expect(await start({ gate: ["y"], echo: ["y"] })).toBe(1);
   expect(await client.assistants.get("gate")).toMatchObject({ version: 3, config: { tags: ["theirs"] } });
 });

@@ -45,6 +45,8 @@ describe("the configuration from the environment", () => {
       webhookPrivate: false,
       adoptFrom: null,
       adoptGraph: null,
+      langgraphConfig: null,
+      apiUrl: null,
       logLevel: "info",
     });
     expect(Object.isFrozen(config)).toBe(true);

@@ -2,6 +2,7 @@
 import { upsertSystemAssistants } from "../../assistants/queries.js";
 import type { Deps } from "../../core/deps.js";
 import type { TenantId } from "../../core/ids.js";
+import type { AssistantSettings } from "../assistant-json.js";
 
 /** Registers the graphs for a tenant; safe to repeat and to do from many processes at once. */
 export async function registerAssistants(
@@ -9,10 +10,11 @@ export async function registerAssistants(
   start: Readonly<{
     tenantId: TenantId;
     graphIds: readonly string[];
-    config?: Readonly<Record<string, unknown>>;
-    context?: unknown;
+    settings?: AssistantSettings | undefined;
   }>,
 ): Promise<void> {
-  const changed = await upsertSystemAssistants(deps.db, start);
-  if (changed > 0) deps.log.info({ tenantId: start.tenantId, changed }, "system assistants registered");
+  const { tenantId, graphIds, settings = {} } = start;
+  const given = graphIds.map((graphId) => ({ graphId, ...(settings[graphId] ?? { config: {}, context: {} }) }));
+  const changed = await upsertSystemAssistants(deps.db, tenantId, given);
+  if (changed > 0) deps.log.info({ tenantId, changed }, "system assistants registered");
 }
