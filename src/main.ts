@@ -17,6 +17,7 @@ import {
   readProjectSettings,
   readSettings,
   told,
+  tryOthers,
   withParts,
 } from "./open.js";
 import { createServing, tellSupervisor } from "./serving.js";
@@ -48,9 +49,10 @@ const setUp: SetUp = {
     const { project } = await readProjectSettings(place);
     const { graphsLs } = await import("./cli/graphs.js");
     for (const warning of project.warnings) terminal.note(`perdure: ${project.path}: ${warning}`);
+    const graphs = await loadGraphs(project);
     // What a changed project is tried with before it takes another's place.
     await loadAuth(project);
-    await graphsLs(await loadGraphs(project), project.settings.policyOf, printer(place));
+    await graphsLs(graphs, project.settings.policyOf, await tryOthers(project), printer(place));
   },
 };
 

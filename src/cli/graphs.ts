@@ -9,6 +9,7 @@ import { json } from "./wire.js";
 export async function graphsLs(
   graphs: Graphs,
   policyOf: PolicyOf,
+  otherFiles: readonly string[],
   print: Output & Readonly<{ json: boolean }>,
 ): Promise<void> {
   await refuseUnfitEdgeGraphs(graphs, policyOf);
@@ -18,5 +19,9 @@ export async function graphsLs(
     version: graphs.version(id),
     description: graphs.description(id),
   }));
-  print.line(print.json ? json({ graphs: rows, files: graphs.files }) : table(rows, "There are no graphs."));
+  print.line(
+    print.json
+      ? json({ graphs: rows, files: [...new Set([...graphs.files, ...otherFiles])] })
+      : table(rows, "There are no graphs."),
+  );
 }

@@ -2,15 +2,12 @@
 import type { AuthModule } from "../core/access.js";
 import { EngineError } from "../core/errors.js";
 import { isObject } from "../core/json-parts.js";
-import { importGraphModule } from "./graph-modules.js";
-import { exportOf } from "./graphs.js";
-import type { GraphSource } from "./langgraph-json.js";
+import { importSource, type ModuleSource } from "./module-source.js";
 
 /** Throws `config_invalid` for what is no `Auth`. */
-export async function loadAuth({ file, exportName }: GraphSource): Promise<AuthModule> {
-  const where = `auth.path (${file}, export "${exportName}")`;
-  const module = await importGraphModule(file, where);
-  return asAuth(exportOf(module, exportName, where), where);
+export async function loadAuth(source: ModuleSource): Promise<AuthModule> {
+  const where = `auth.path (${source.file}, export "${source.exportName}")`;
+  return asAuth(await importSource(source, where), where);
 }
 
 /** What is given, if it is one, of whichever copy of the stock client. */

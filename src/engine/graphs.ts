@@ -5,8 +5,9 @@ import type { BaseChannel, Pregel, PregelNode } from "@langchain/langgraph";
 import { EngineError } from "../core/errors.js";
 import { nearest } from "../core/nearest.js";
 import { journalToolNodes } from "../effects/tool-nodes.js";
-import { importGraphModule, sourcesOf } from "./graph-modules.js";
+import { sourcesOf } from "./graph-modules.js";
 import type { GraphSource } from "./langgraph-json.js";
+import { importSource } from "./module-source.js";
 import type { ExportedGraph } from "./static-schemas.js";
 import { lacksFollowups, withFollowups } from "./with-followups.js";
 
@@ -20,14 +21,21 @@ export type GraphConfig = Readonly<{
   context?: unknown;
 }>;
 
+/** What a graph factory is told besides: what its graph is for, and the context of the run that it is to execute. */
+export type GraphRuntime =
+  | Readonly<{ accessContext: "threads.create_run"; executionRuntime: Readonly<{ context: unknown }> }>
+  | Readonly<{ accessContext: "threads.read" | "threads.update" | "assistants.read"; executionRuntime: null }>;
+
+const LOOKING: GraphRuntime = { accessContext: "assistants.read", executionRuntime: null };
+
 export type Graphs = Readonly<{
   ids: readonly string[];
   has(graphId: string): boolean;
   /**
-   * The graph, to be copied by `withConfig` before anything is set on it; a factory is called with `config`.
+   * The graph, to be copied by `withConfig` before anything is set on it; a factory is called with `config` and `runtime`.
    * Throws `not_found` for an unknown id, `graph_invalid` when a factory fails or returns something else.
    */
-  get(graphId: string, config?: GraphConfig): Promise<RunnableGraph>;
+  get(graphId: string, config?: GraphConfig, runtime?: GraphRuntime): Promise<RunnableGraph>;
   /** Whether a factory of the project's makes it, from the config that it is asked for with. */
   isMade(graphId: string): boolean;
   /** Changes when the graph's own source changes: 16 hex digits, or what was given to `graphsFrom`. */
@@ -39,7 +47,7 @@ export type Graphs = Readonly<{
   files: readonly string[];
 }>;
 
-type Factory = (config: GraphConfig) => unknown;
+type Factory = (config: GraphConfig, runtime: GraphRuntime) => unknown;
 type Entry = Readonly<{
   make: Factory;
   isMade: boolean;
@@ -113,7 +121,7 @@ function graphsOf(entries: ReadonlyMap<string, Entry>): Graphs {
   return {
     ids,
     has: (graphId) => entries.has(graphId),
-    get: async (graphId, config = {}) => made(graphId, find(graphId), config),
+    get: async (graphId, config = {}, runtime = LOOKING) => made(graphId, find(graphId), config, runtime),
     isMade: (graphId) => find(graphId).isMade,
     version: (graphId) => find(graphId).version,
     description: (graphId) => find(graphId).description,
@@ -130,8 +138,7 @@ const WANTED =
 
 async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph>): Promise<Entry> {
   const where = `graph "${source.id}" (${source.file}, export "${source.exportName}")`;
-  const module = await importGraphModule(source.file, where);
-  const value = exportOf(module, source.exportName, where);
+  const value = await importSource(source, where);
   let make: Factory | null;
   let isMade = false;
   try {
@@ -149,16 +156,6 @@ async function load(source: GraphSource, { followups }: ReturnType<PolicyOfGraph
   return { make, isMade, followups, version: hash(sources), description: source.description, source, files };
 }
 
-export function exportOf(module: Readonly<Record<string, unknown>>, name: string, where: string): unknown {
-  // A CommonJS module's exports are all under "default" when it is imported.
-  const commonjs = module.default as Readonly<Record<string, unknown>> | null | undefined;
-  const value = module[name] ?? (typeof commonjs === "object" ? commonjs?.[name] : undefined) ?? module[name];
-  if (value !== undefined) return value;
-  const names = Object.keys(module).filter((key) => key !== "default" || typeof commonjs !== "object");
-  const there = names.length === 0 ? "the file exports nothing" : `the file exports ${names.sort().join(", ")}`;
-  throw new EngineError("graph_invalid", `${where} does not exist; ${there}`);
-}
-
 function isFactory(value: unknown): value is Factory {
   return typeof value === "function" && !isGraph(value);
 }
@@ -170,10 +167,15 @@ function asFactory(value: unknown, where: string, followups: boolean): Factory |
   return graph === null ? null : () => graph;
 }
 
-async function made(graphId: string, { make, followups }: Entry, config: GraphConfig): Promise<RunnableGraph> {
+async function made(
+  graphId: string,
+  { make, followups }: Entry,
+  config: GraphConfig,
+  runtime: GraphRuntime,
+): Promise<RunnableGraph> {
   let value: unknown;
   try {
-    value = await make(config);
+    value = await make(config, runtime);
   } catch (cause) {
     throw new EngineError("graph_invalid", `the factory of graph "${graphId}" threw ${causeText(cause)}`, { cause });
   }

@@ -9,13 +9,23 @@ import { EngineError } from "../core/errors.js";
 import { nearest } from "../core/nearest.js";
 import { type ApprovalDefaults, defaultsOf, projectApprovals } from "./approval-policy.js";
 import type { PolicyOf } from "../core/policy.js";
+import { type HttpSettings, httpOf, httpProblems, httpShape, httpWarnings } from "./http-json.js";
+import { type ModuleSource, moduleSource } from "./module-source.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
 import { type ThreadTtl, TTL_STRATEGIES } from "../core/thread-ttl.js";
 import { duration, maxRunning, policiesOf, POLICY_SHAPE } from "./policy-json.js";
 import { type ProjectWebhooks, webhooksOf, webhooksShape } from "./webhook-json.js";
 
-/** Where a graph is: `file` is absolute. */
-export type GraphSource = Readonly<{ id: string; file: string; exportName: string; description: string | null }>;
+/** Where a graph is. */
+export type GraphSource = ModuleSource & Readonly<{ id: string; description: string | null }>;
+
+/** Components that a graph's runs name for the client to show (`ui` and `ui_config`). */
+export type ProjectUi = Readonly<{
+  /** By graph, as they stand there: relative to the project. */
+  files: Readonly<Record<string, string>>;
+  /** Packages that the client's page has, too. */
+  shared: readonly string[];
+}>;
 
 /** Our own settings, under the key "perdure". */
 export type ProjectSettings = Readonly<{
@@ -49,10 +59,12 @@ export type Project = Readonly<{
   envFile: string | null;
   storeTtl: StoreTtl | null;
   /** Where the `Auth` is that says who requests are of, and what they may; null: there is none. */
-  auth: Readonly<{ source: GraphSource; disableStudio: boolean }> | null;
+  auth: Readonly<{ source: ModuleSource; disableStudio: boolean }> | null;
   webhooks: ProjectWebhooks;
+  http: HttpSettings;
+  ui: ProjectUi;
   /** Where channels of its own are. */
-  channels: readonly GraphSource[];
+  channels: readonly ModuleSource[];
   settings: ProjectSettings;
   warnings: readonly string[];
 }>;
@@ -115,8 +127,9 @@ const SCHEMA = z.object({
     .loose()
     .nullish(),
   auth: z.object({ path: z.string().min(1).optional(), disable_studio_auth: z.boolean().optional() }).nullish(),
-  http: z.record(z.string(), z.unknown()).nullish(),
-  ui: z.record(z.string(), z.string()).nullish(),
+  http: httpShape.nullish(),
+  ui: z.record(z.string(), z.string().min(1)).nullish(),
+  ui_config: z.object({ shared: strings.nullish() }).nullish(),
   webhooks: webhooksShape.nullish(),
   perdure: z
     .object({
@@ -145,7 +158,6 @@ const BUILD_KEYS = [
   "pip_config_file",
   "pip_installer",
   "python_version",
-  "ui_config",
   "_INTERNAL_docker_tag",
 ];
 const UNSERVED_KEYS = ["encryption"];
@@ -176,7 +188,7 @@ export async function readProject(file: string): Promise<Project> {
   return {
     path: absolute,
     dir,
-    graphs: Object.entries(raw.graphs).map(([id, entry]) => source(dir, id, entry)),
+    graphs: await Promise.all(Object.entries(raw.graphs).map(([id, entry]) => graphSource(dir, id, entry))),
     env: await readEnv(raw.env, envFile),
     envFile,
     storeTtl: ttl
@@ -186,9 +198,11 @@ export async function readProject(file: string): Promise<Project> {
           sweepIntervalMinutes: ttl.sweep_interval_minutes ?? undefined,
         }
       : null,
-    auth: authOf(dir, raw.auth),
+    auth: await authOf(dir, raw.auth),
     webhooks: webhooksOf(raw.webhooks),
-    channels: (raw.perdure.channels ?? []).map((spec) => source(dir, spec, spec)),
+    http: await httpOf(raw.http, dir),
+    ui: { files: raw.ui ?? {}, shared: raw.ui_config?.shared ?? [] },
+    channels: await Promise.all((raw.perdure.channels ?? []).map((spec) => moduleSource(dir, spec))),
     settings: {
       concurrency: raw.perdure.concurrency,
       maxRunningPerTenant: raw.perdure.maxRunningPerTenant ?? null,
@@ -206,10 +220,10 @@ function threadTtlOf(given: NonNullable<Raw["checkpointer"]>["ttl"]): ThreadTtl 
   return minutes === null ? null : { minutes, strategy: given?.strategy ?? "delete" };
 }
 
-function authOf(dir: string, given: Raw["auth"]): Project["auth"] {
+async function authOf(dir: string, given: Raw["auth"]): Promise<Project["auth"]> {
   if (given?.path === undefined) return null;
   const disableStudio = given.disable_studio_auth ?? false;
-  return { source: source(dir, "auth.path", given.path), disableStudio };
+  return { source: await moduleSource(dir, given.path), disableStudio };
 }
 
 function retentionOf(given: Raw["perdure"]["retention"]): Retention | null {
@@ -246,7 +260,9 @@ function parse(file: string, text: string): Raw & Record<string, unknown> {
     throw new EngineError("config_invalid", `${file} is not JSON: ${(cause as Error).message}`, { cause });
   }
   const parsed = SCHEMA.loose().safeParse(json);
-  const problems = parsed.success ? graphProblems(parsed.data) : parsed.error.issues.map(describeIssue);
+  const problems = parsed.success
+    ? [...graphProblems(parsed.data), ...httpProblems(parsed.data.http), ...uiProblems(parsed.data)]
+    : parsed.error.issues.map(describeIssue);
   if (!parsed.success || problems.length > 0) {
     const lines = problems.map((problem) => `${file}: ${problem}`);
     throw new EngineError("config_invalid", lines.join("\n"), { details: { problems } });
@@ -271,6 +287,12 @@ function graphProblems(raw: Raw): string[] {
   });
 }
 
+function uiProblems({ ui }: Raw): string[] {
+  // Their folder and their global in the page are named after it.
+  const wrong = Object.keys(ui ?? {}).filter((id) => !/^[\w.-]+$/.test(id));
+  return wrong.map((id) => `"ui" names ${JSON.stringify(id)}: letters, digits, ".", "_" and "-" can stand in a name`);
+}
+
 function noSuchGraph(id: string, ids: readonly string[]): string {
   const guess = nearest(id, ids);
   return `"perdure.graphs" names ${JSON.stringify(id)}, which "graphs" doesn't have${guess === null ? "" : `; did you mean "${guess}"?`}`;
@@ -287,20 +309,13 @@ function describeIssue(issue: z.core.$ZodIssue): string {
       })
       .join("; ");
   }
-  return `"${at === "" ? "(the whole file)" : at}": ${issue.message}`;
+  const message = issue.code === "invalid_key" ? issue.issues[0]?.message : undefined;
+  return `"${at === "" ? "(the whole file)" : at}": ${message ?? issue.message}`;
 }
 
-function source(dir: string, id: string, entry: Raw["graphs"][string]): GraphSource {
-  const spec = typeof entry === "string" ? entry : entry.path;
-  // The last colon, unless it is a drive letter's.
-  const colon = spec.lastIndexOf(":");
-  const hasExport = colon > 1;
-  return {
-    id,
-    file: path.resolve(dir, hasExport ? spec.slice(0, colon) : spec),
-    exportName: hasExport ? spec.slice(colon + 1) : "default",
-    description: typeof entry === "string" ? null : (entry.description ?? null),
-  };
+async function graphSource(dir: string, id: string, entry: Raw["graphs"][string]): Promise<GraphSource> {
+  const { path: spec, description = null } = typeof entry === "string" ? { path: entry } : entry;
+  return { id, description, ...(await moduleSource(dir, spec)) };
 }
 
 async function readEnv(env: Raw["env"], envFile: string | null): Promise<Readonly<Record<string, string>>> {
@@ -330,11 +345,10 @@ function warnings(raw: Raw & Record<string, unknown>): string[] {
   if (wanted > have) found.push(`"node_version" asks for Node ${wanted}; this is Node ${have}`);
   const unserved = UNSERVED_KEYS.filter((key) => raw[key] !== undefined && raw[key] !== null);
   if (raw.store?.index !== undefined) unserved.push("store.index");
-  if (raw.ui) unserved.push("ui");
-  if (raw.http && Object.keys(raw.http).length > 0) unserved.push("http");
   for (const key of Object.keys(raw.checkpointer ?? {})) if (key !== "ttl") unserved.push(`checkpointer.${key}`);
   if ((raw.checkpointer?.ttl?.sweep_interval_minutes ?? null) !== null)
     found.push('"checkpointer.ttl.sweep_interval_minutes" is not needed: each thread has a timer of its own');
   for (const key of unserved) found.push(`"${key}" has no effect in this version of perdure`);
+  found.push(...httpWarnings(raw.http));
   return found;
 }

@@ -1,17 +1,14 @@
 // Channels of a project's own: modules that export an adapter, looked at before anything is sent over them.
 import { EngineError } from "../core/errors.js";
 import type { ChannelAdapter } from "../delivery/channel.js";
-import { importGraphModule } from "./graph-modules.js";
-import { exportOf } from "./graphs.js";
-import type { GraphSource } from "./langgraph-json.js";
+import { importSource, type ModuleSource } from "./module-source.js";
 
 /** Throws `config_invalid` for what is no adapter. */
-export async function loadChannels(sources: readonly GraphSource[]): Promise<ChannelAdapter[]> {
+export async function loadChannels(sources: readonly ModuleSource[]): Promise<ChannelAdapter[]> {
   const adapters: ChannelAdapter[] = [];
-  for (const { file, exportName } of sources) {
-    const where = `channel (${file}, export "${exportName}")`;
-    const module = await importGraphModule(file, where);
-    adapters.push(asAdapter(exportOf(module, exportName, where), where));
+  for (const source of sources) {
+    const where = `channel (${source.file}, export "${source.exportName}")`;
+    adapters.push(asAdapter(await importSource(source, where), where));
   }
   return adapters;
 }

@@ -131,7 +131,7 @@ export async function updateState(
   }
   const checkpoint = await editThread(engine.deps, edit, async (lease) => {
     const saver = writeSaver(engine, lease);
-    const graph = await openGraph(engine, of, saver);
+    const graph = await openGraph(engine, of, saver, "threads.update");
     if (graph === undefined) throw new EngineError("internal", `Thread ${thread.threadId} lost its graph`);
     refuseUnknownNode(graph, graphId, update);
     const config = configOf(of, { ...update.address, checkpoint_ns: ns });
@@ -168,10 +168,12 @@ export async function openGraph(
   engine: Engine,
   of: OfThread,
   saver: BaseCheckpointSaver<string>,
+  accessContext: "threads.read" | "threads.update" = "threads.read",
 ): Promise<RunnableGraph | undefined> {
   const graphId = graphIdOf(of.thread);
   if (graphId === undefined) return undefined;
-  const shared = await engine.graphs.get(graphId, await madeWith(engine, of, graphId));
+  const config = await madeWith(engine, of, graphId);
+  const shared = await engine.graphs.get(graphId, config, { accessContext, executionRuntime: null });
   const graph = shared.withConfig({});
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;

@@ -86,8 +86,16 @@ describe("perdure dev", () => {
     expect(existsSync(path.join(dev.cwd, ".perdure/dev.lock"))).toBe(false);
   });
 
-  it("loads edited graphs, and goes on with the old ones while an edit is broken", { timeout: 240_000 }, async () => {
-    const cwd = await createProject();
+  it("loads edited graphs and routes, and goes on with the old ones while an edit is broken", {
+    timeout: 240_000,
+  }, async () => {
+    const graphs = { agent: "./graph.ts:graph" };
+    const routes = (text: string) =>
+      `import { Hono } from "hono"; export const app = new Hono().get("/mine", (c) => c.text("${text}"));`;
+    const cwd = await createProject({
+      "langgraph.json": JSON.stringify({ graphs, http: { app: "./app.ts:app" } }),
+      "app.ts": routes("first"),
+    });
     const dev = await startDev(cwd);
     const before = await dev.file();
     await writeFile(path.join(cwd, "graph.ts"), `${graphSource(2)} throw new Error("not finished");`);
@@ -100,6 +108,15 @@ describe("perdure dev", () => {
     await until("the new graph's answer", async () => ((await ask(before)) as { n: number }).n === 3, {
       timeoutMs: READY_MS,
     });
+    const mine = async () => (await fetch(`${before.api_url}/mine`)).text();
+    expect(await mine()).toBe("first");
+    await writeFile(path.join(cwd, "app.ts"), routes("second"));
+    await until("the new routes", async () => (await mine()) === "second", { timeoutMs: READY_MS });
+    await writeFile(path.join(cwd, "app.ts"), "export const app = {;");
+    await dev.process.waitFor(/can't be used[^]*http\.app \(.*app\.ts, export "app"\) threw on import/, READY_MS);
+    await writeFile(path.join(cwd, "langgraph.json"), "{");
+    await dev.process.waitFor(/can't be used[^]*langgraph\.json is not JSON/, READY_MS);
+    expect(await mine()).toBe("second");
     expect(await dev.process.stop()).toBe(0);
   });
 

@@ -132,6 +132,17 @@ describe("graphs in process", () => {
     expect(() => graphsFrom({ broken: 7 })).toThrow('graph "broken" is a number');
   });
 
+  it("tell a factory what its graph is for", async () => {
+    const told: unknown[] = [];
+    const graphs = graphsFrom({
+      made: (_config: unknown, runtime: unknown) => (told.push(runtime), builder),
+    });
+    await graphs.get("made");
+    const run = { accessContext: "threads.create_run", executionRuntime: { context: { a: 1 } } } as const;
+    await graphs.get("made", {}, run);
+    expect(told).toEqual([{ accessContext: "assistants.read", executionRuntime: null }, run]);
+  });
+
   it("name the graph whose factory throws or returns something else", async () => {
     const graphs = graphsFrom({
       throws: () => {
@@ -165,6 +176,12 @@ describe("langgraph.json", () => {
     [{ graphs: { a: "./a.ts:graph" }, env: ".env.missing" }, ".env.missing, which can't be read (ENOENT)"],
     [{ graphs: { a: "./a.ts:graph" }, perdure: { concurency: 3 } }, 'did you mean "perdure.concurrency"?'],
     [{ graphs: { a: "./a.ts:graph" }, perdure: { concurrency: 0 } }, '"perdure.concurrency"'],
+    [{ graphs: { a: "./a.ts:graph" }, http: { disable_run: true } }, 'did you mean "http.disable_runs"?'],
+    [{ graphs: { a: "./a.ts:graph" }, http: { cors: { allow_origin: [] } } }, '"http.cors.allow_origins"?'],
+    [{ graphs: { a: "./a.ts:graph" }, http: { cors: { allow_origin_regex: "(" } } }, "must be a regular expression"],
+    [{ graphs: { a: "./a.ts:graph" }, http: { middleware_order: "last" } }, '"http.middleware_order"'],
+    [{ graphs: { a: "./a.ts:graph" }, http: { apps: { ext: "./app.ts" } } }, "must be like /agents"],
+    [{ graphs: { a: "./a.ts:graph" }, ui: { "a b": "./ui.tsx" } }, '"ui" names "a b"'],
   ])("refuses %j saying what is wrong", async (content, message) => {
     const file = await project({ "langgraph.json": content });
     await expect(readProject(file)).rejects.toThrow(message);
@@ -177,15 +194,17 @@ describe("langgraph.json", () => {
         graphs: { a: "./a.ts:graph" },
         dockerfile_lines: [],
         ui: { card: "./ui.tsx" },
+        http: { app: "./app.ts:app", logging_headers: { includes: ["x-a"] }, something_new_altogether: 1 },
         enviroment: {},
         node_version: "99",
       },
     });
     const { warnings } = await readProject(file);
     expect(warnings.join("\n")).toContain('"enviroment" is not known and has no effect');
-    expect(warnings.join("\n")).toContain('"ui" has no effect in this version');
+    expect(warnings.join("\n")).toContain('"http.logging_headers": no headers are logged; it has no effect');
+    expect(warnings.join("\n")).toContain('"http.something_new_altogether" is not known and has no effect');
     expect(warnings.join("\n")).toContain('"node_version" asks for Node 99');
-    expect(warnings).toHaveLength(3);
+    expect(warnings).toHaveLength(4);
   });
 });
 

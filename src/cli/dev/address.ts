@@ -12,6 +12,9 @@ export function refusePublic(host: string): void {
   );
 }
 
+export const urlOf = (host: string, port: number): string =>
+  `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+
 /** Finds out before anything is started. */
 export async function refuseTakenPort(host: string, port: number): Promise<void> {
   const server = createServer().listen(port, host);

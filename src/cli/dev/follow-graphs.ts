@@ -2,6 +2,7 @@
 // running processes make way for new ones.
 import { stat } from "node:fs/promises";
 import { readProject } from "../../engine/langgraph-json.js";
+import { namedFiles } from "../../engine/module-files.js";
 import type { Output } from "../output.js";
 import type { GraphCheck, GraphReport } from "./check-graphs.js";
 import { watchFiles } from "./watch.js";
@@ -71,7 +72,7 @@ async function projectFiles(configPath: string): Promise<readonly string[]> {
     return [
       project.path,
       ...project.graphs.map(({ file }) => file),
-      ...(project.auth === null ? [] : [project.auth.source.file]),
+      ...namedFiles(project),
       ...(project.envFile === null ? [] : [project.envFile]),
     ];
   } catch {

@@ -2,6 +2,7 @@
 // dev.json always names those of now.
 import type { Output } from "../output.js";
 import { Child } from "./child.js";
+import { urlOf } from "./address.js";
 import { writeDevFile } from "./data-dir.js";
 
 export type SupervisorOptions = Readonly<{
@@ -32,8 +33,12 @@ export class Supervisor {
     // A free port is chosen once: a restarted API must be found where it was.
     const address = () => ["--host", host, "--port", this.apiUrl === null ? String(port) : new URL(this.apiUrl).port];
     this.api = this.child("the API", () => this.options.command("api", ...address()));
+    // Workers are told where it is; which port is free nobody knows before it has it.
+    if (port === 0) await this.api.ready;
+    const apiUrl = this.api.url ?? urlOf(host, port);
     for (let n = 1; n <= workers; n += 1) {
-      this.workers.push(this.child(workers === 1 ? "the worker" : `worker ${n}`, () => this.options.command("worker")));
+      const name = workers === 1 ? "the worker" : `worker ${n}`;
+      this.workers.push(this.child(name, () => this.options.command("worker"), { PERDURE_API_URL: apiUrl }));
     }
     await Promise.all(this.all().map((child) => child.ready));
     if (this.api.url === null) throw new Error("the API did not say where it listens");
@@ -63,8 +68,9 @@ export class Supervisor {
     return this.api === null ? this.workers : [this.api, ...this.workers];
   }
 
-  private child(name: string, args: () => readonly string[]): Child {
-    const { env, out } = this.options;
+  private child(name: string, args: () => readonly string[], own: Readonly<Record<string, string>> = {}): Child {
+    const { out } = this.options;
+    const env = { ...this.options.env, ...own };
     return new Child({ name, args, env, onChange: () => this.publish(), note: (text) => out.note(`perdure: ${text}`) });
   }
 
