@@ -6,6 +6,7 @@ import type { SettledCall } from "../../budgets/model-calls.js";
 import { type Commit, emptyOp } from "../../checkpoint/ops.js";
 import type { Combiner } from "../commit.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
+import type { Signals } from "../loops/worker.js";
 import type { Outages } from "./outages.js";
 
 export type Attempt = Readonly<{
@@ -16,6 +17,8 @@ export type Attempt = Readonly<{
   /** Ends the graph: `over`, or a failure of which the run still has to tell. */
   stop: AbortSignal;
   drain: AbortSignal;
+  /** As `Signals` of the worker have it. */
+  rest: Signals["rest"];
   fail: (why: unknown) => void;
   /** What ended the graph from outside, if something did: LangGraph may wrap or swallow what a saver throws. */
   failure: () => unknown;
@@ -30,7 +33,7 @@ export function startAttempt(
   options: Readonly<{ heartbeat: Heartbeat; combiner: Combiner; outages: Outages }>,
   run: ClaimedRun,
   lease: Lease,
-  signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
+  signals: Signals,
 ): Attempt {
   const ending = linked(signals.abort);
   const over = ending.signal;
@@ -52,6 +55,7 @@ export function startAttempt(
     over,
     stop,
     drain: signals.drain,
+    rest: signals.rest,
     fail,
     failure: () => failed,
     commit: (op) => {

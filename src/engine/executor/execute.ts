@@ -14,7 +14,7 @@ import { createSaver } from "../../checkpoint/saver.js";
 import type { TenantId } from "../../core/ids.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import { noteEntered } from "../../runs/failures.js";
-import { decodeRequest } from "../commands/request.js";
+import { decodeRequest, type RunRequest } from "../commands/request.js";
 import type { LastChunks, Settle } from "../commands/settle-run.js";
 import type { Combiner } from "../commit.js";
 import type { Graphs, RunnableGraph } from "../graphs.js";
@@ -26,6 +26,7 @@ import type { Execute } from "../loops/worker.js";
 import { edgeLost, edgeOutcome, refuseUnfit } from "../edge.js";
 import { refuseMisfit } from "../fit.js";
 import { leaseLost } from "../lease-lost.js";
+import { type Acting, actingAs } from "../loopback.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
 import { renderJson } from "../render.js";
@@ -161,10 +162,23 @@ async function streamGraph(
   attempt: Attempt,
   openSink: (watched: boolean) => StreamSink,
 ): Promise<Ended> {
+  const patiently = patient(deps, options.bodyReader, { attempt: attempt.stop, draining: attempt.drain });
+  const { db, bodies, reader } = patiently;
+  const request = decodeRequest(await requestOf({ ...deps, db, bodies }, attempt.run, reader));
+  const work = () => streamRequest(deps, options, attempt, request, patiently, openSink);
+  return actingAs(actingOf(deps, attempt, request), work);
+}
+
+async function streamRequest(
+  deps: Deps,
+  options: Shared,
+  attempt: Attempt,
+  request: RunRequest,
+  { db, reader }: ReturnType<typeof patient>,
+  openSink: (watched: boolean) => StreamSink,
+): Promise<Ended> {
   const { run, lease, stop, drain } = attempt;
   const { tenantId, runId, threadId } = lease;
-  const { db, bodies, reader } = patient(deps, options.bodyReader, { attempt: stop, draining: drain });
-  const request = decodeRequest(await requestOf({ ...deps, db, bodies }, run, reader));
   // Before its code does anything: a worker that dies earlier was not killed by it.
   if (run.crashes > 0) await noteEntered(db, lease);
   const sink = openSink(request.watched);
@@ -269,6 +283,13 @@ async function streamGraph(
   }
 }
 
+/** Whom the graph's own calls of the API are for: who made the run. */
+function actingOf(deps: Deps, { lease, stop, rest }: Attempt, { config }: RunRequest): Acting {
+  const user = config.configurable?.["langgraph_auth_user"] ?? null;
+  const who = { tenantId: lease.tenantId, user };
+  return { home: deps, who: () => who, threadId: lease.threadId, signal: stop, ...(rest && { rest }) };
+}
+
 /** What was asked for: it came with the claim, unless it was moved or has crossed to another process. */
 async function requestOf(deps: Deps, run: ClaimedRun, bodyReader: BodyReader): Promise<unknown> {
   if (run.request !== null) return JSON.parse(run.request.toString("utf8"));
@@ -282,7 +303,8 @@ async function bindGraph(
   config: Readonly<{ configurable: Record<string, unknown>; metadata: Record<string, unknown>; context?: unknown }>,
   saver: ReturnType<typeof createSaver>,
 ): Promise<RunnableGraph> {
-  const shared = await options.graphs.get(run.graphId, config);
+  const runtime = { accessContext: "threads.create_run", executionRuntime: { context: config.context } } as const;
+  const shared = await options.graphs.get(run.graphId, config, runtime);
   const graph = shared.withConfig({});
   // LangGraph's type fixes versions to numbers; its code compares whatever the saver makes.
   graph.checkpointer = saver as unknown as BaseCheckpointSaver;

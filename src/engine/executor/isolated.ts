@@ -7,7 +7,7 @@ import { createPlaces, type Places } from "../../core/places.js";
 import type { ClaimedRun } from "../../runs/claim.js";
 import { noteKilled } from "../../runs/failures.js";
 import type { Heartbeat } from "../heartbeat/heartbeat.js";
-import type { Execute } from "../loops/worker.js";
+import type { Execute, Signals } from "../loops/worker.js";
 
 /** What the worker says to the process: first the claim, later perhaps to stop. */
 export type ToIsolated =
@@ -15,6 +15,9 @@ export type ToIsolated =
   | Readonly<{ kind: "drain" | "abort" }>;
 /** What the process says once: it keeps the lease itself from now on. */
 const HOLDING = "holding";
+/** What it says when it only waits for another run, and when it doesn't any more. */
+const RESTING = "resting";
+const WORKING = "working";
 
 type End = Readonly<{ how: string; killed: boolean }>;
 
@@ -49,8 +52,6 @@ export function isolateCrashed(
     }
   };
 }
-
-type Signals = Parameters<Execute>[2];
 
 /** False when the lease is over, or the worker stops, before there is one. */
 async function waitForPlace(places: Places, heartbeat: Heartbeat, lease: Lease, signals: Signals): Promise<boolean> {
@@ -95,8 +96,11 @@ async function executeApart(
   };
   // Until the process has come up the lease is kept here: starting may take longer than it lasts.
   heartbeat.hold(lease, onAbort);
+  const waits: (() => void)[] = [];
   child.on("message", (message) => {
     if (message === HOLDING) heartbeat.release(lease);
+    if (message === RESTING && signals.rest !== undefined) waits.push(signals.rest());
+    if (message === WORKING) waits.pop()?.();
   });
   // Bytes do not cross: the process reads the request itself.
   tell({ kind: "execute", run: { ...run, request: null }, lease });
@@ -125,6 +129,7 @@ export type ReceivedClaim = Readonly<{
   abort: AbortSignal;
   /** To be called when the lease is kept here. */
   holding(): void;
+  rest: NonNullable<Signals["rest"]>;
 }>;
 
 /** The other side, in the process that was started: executes the one claim it is sent. It ends with the worker. */
@@ -147,6 +152,10 @@ export async function receiveClaim(execute: (claim: ReceivedClaim) => Promise<vo
       setTimeout(() => process.exit(1), ABORT_GRACE_MS).unref();
     });
   });
-  const holding = (): void => void process.send?.(HOLDING);
-  await execute({ run, lease, drain: drain.signal, abort: abort.signal, holding });
+  const tell = (what: string): void => void process.send?.(what);
+  const rest = () => {
+    tell(RESTING);
+    return () => tell(WORKING);
+  };
+  await execute({ run, lease, drain: drain.signal, abort: abort.signal, holding: () => tell(HOLDING), rest });
 }

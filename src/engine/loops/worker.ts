@@ -1,4 +1,5 @@
 // The worker: fetches runs for its free slots, starts them, and hands them back when it must stop. It knows no graph.
+import { AsyncResource } from "node:async_hooks";
 import { setMaxListeners } from "node:events";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
@@ -7,12 +8,17 @@ import { claimRuns, type ClaimedRun, type ConfiguredLimits, returnUnknownClaims 
 import type { Fill, Slots } from "../slots.js";
 import { createLoop } from "./loop.js";
 
-/** What runs one claimed run to its end; never rejects. `drain` asks it to stop at the next checkpoint, `abort` at once. */
-export type Execute = (
-  run: ClaimedRun,
-  lease: Lease,
-  signals: Readonly<{ drain: AbortSignal; abort: AbortSignal }>,
-) => Promise<void>;
+export type Signals = Readonly<{
+  /** Asks it to stop at the next checkpoint. */
+  drain: AbortSignal;
+  /** At once. */
+  abort: AbortSignal;
+  /** To be told when it only waits for another run, and by what is returned that it doesn't any more: meanwhile it takes no slot. */
+  rest?: (() => () => void) | undefined;
+}>;
+
+/** What runs one claimed run to its end; never rejects. */
+export type Execute = (run: ClaimedRun, lease: Lease, signals: Signals) => Promise<void>;
 
 export type WorkerLoop = Readonly<{
   start(): void;
@@ -41,7 +47,8 @@ export type WorkerOptions = Readonly<{
   slots?: Slots;
 }>;
 
-type Active = Readonly<{ runId: string; attempt: number; done: Promise<void>; abort: AbortController }>;
+/** `waits`: for how many runs it waits at the moment. */
+type Active = { runId: string; attempt: number; done: Promise<void>; abort: AbortController; waits: number };
 
 export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const active = new Map<string, Active>();
@@ -53,6 +60,8 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
   const claiming = new Set<Promise<unknown>>();
   /** A claim failed and may have been done: until that is put right, no run is claimed. */
   let unsure = false;
+  // Whoever fills a slot may itself be part of a run, or of a request: none of that is the new one's.
+  const execute = AsyncResource.bind(options.execute);
   const drain = new AbortController();
   // Every run under way listens.
   setMaxListeners(0, drain.signal);
@@ -63,14 +72,27 @@ export function createWorker(deps: Deps, options: WorkerOptions): WorkerLoop {
     const abort = new AbortController();
     // By attempt: a run that this process lost may come back to it while the lost attempt is still ending.
     const key = `${runId}:${attempt}`;
-    const done = options.execute(run, lease, { drain: drain.signal, abort: abort.signal }).finally(() => {
+    const begun: Active = { runId, attempt, done: Promise.resolve(), abort, waits: 0 };
+    active.set(key, begun);
+    const rest = () => resting(begun);
+    begun.done = execute(run, lease, { drain: drain.signal, abort: abort.signal, rest }).finally(() => {
       active.delete(key);
       if (!drained) loop.wake();
     });
-    active.set(key, { runId, attempt, done, abort });
   };
+  /** Else runs that wait for others could take all the slots that those need. */
+  const resting = (run: Active): (() => void) => {
+    run.waits += 1;
+    if (!drained) loop.wake();
+    let isOver = false;
+    return () => {
+      if (!isOver) run.waits -= 1;
+      isOver = true;
+    };
+  };
+  const busySlots = (): number => [...active.values()].filter(({ waits }) => waits === 0).length;
   const freeSlots = (): number =>
-    isReady && !unsure && !drain.signal.aborted ? options.concurrency - active.size - reserved : 0;
+    isReady && !unsure && !drain.signal.aborted ? options.concurrency - busySlots() - reserved : 0;
   const claimFor: Fill = async (max, by) => {
     const slots = Math.max(0, Math.min(max, freeSlots()));
     reserved += slots;
