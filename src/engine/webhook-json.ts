@@ -33,6 +33,8 @@ export function webhooksOf(given: z.output<typeof webhooksShape> | null | undefi
       allowedDomains: url?.allowed_domains ?? null,
       allowedPorts: url?.allowed_ports ?? null,
       maxUrlLength: url?.max_url_length ?? ANY_WEBHOOK.maxUrlLength,
+      loopback: !(url?.disable_loopback ?? false),
+      off: false,
     },
   };
 }

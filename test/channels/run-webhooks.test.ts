@@ -195,6 +195,7 @@ it("a run without a thread is told of before its thread goes, and one receiver h
 });
 
 it("goes nowhere into one's own network, and only where the installation lets it", async () => {
+  const plain = { rules: ANY_WEBHOOK, allowPrivate: false, ownRoutes: null };
   const rules = {
     ...ANY_WEBHOOK,
     requireHttps: true,
@@ -205,13 +206,20 @@ it("goes nowhere into one's own network, and only where the installation lets it
     ...["/mine", "ftp://hook.test/", "nonsense", "http://hook.test/", "https://other.test/", "https://hook.test:8443/"],
     ...["https://example.com.evil.test/", `https://hook.test/${"a".repeat(5_000)}`],
   ];
-  for (const url of refused) expect(whyNot(url, rules, false), url).toBeTypeOf("string");
+  for (const url of refused) expect(whyNot(url, { ...plain, rules }), url).toBeTypeOf("string");
   for (const url of ["https://hook.test/x", "https://a.example.com/"])
-    expect(whyNot(url, rules, false)).toBeUndefined();
+    expect(whyNot(url, { ...plain, rules })).toBeUndefined();
   const inside = ["http://127.0.0.1/", "http://2130706433/", "http://[::1]/", "http://[::ffff:10.0.0.1]/"];
   for (const url of [...inside, "http://localhost:80/", "http://a.localhost/"]) {
-    expect(whyNot(url, ANY_WEBHOOK, false), url).toMatch(/private network/);
+    expect(whyNot(url, plain), url).toMatch(/private network/);
   }
+  const ownRoutes = { takes: (path: string) => path === "/done", post: () => Promise.reject(new Error("not asked")) };
+  expect(whyNot("/done", { ...plain, ownRoutes })).toBeUndefined();
+  expect(whyNot("/other", { ...plain, ownRoutes })).toMatch(/nothing takes a POST at \/other/);
+  expect(whyNot("/done", { ...plain, ownRoutes, rules: { ...rules, loopback: false } })).toMatch(/disable_loopback/);
+  const off = { ...ANY_WEBHOOK, off: true };
+  for (const url of ["/done", "https://hook.test/"])
+    expect(whyNot(url, { ...plain, ownRoutes, rules: off })).toMatch(/turned off/);
   await withEngine({ graphs: { agent: graph }, workers: 0 }, async ({ app, deps }) => {
     for (const path of ["/runs", "/runs/stream", "/runs/wait"]) {
       const body = JSON.stringify({ assistant_id: "agent", input: {}, webhook: "http://127.0.0.1:1/" });

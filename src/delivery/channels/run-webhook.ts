@@ -4,8 +4,9 @@ import { z } from "zod";
 import type { Rendered, SendResult } from "../../core/channel.js";
 import { EngineError } from "../../core/errors.js";
 import type { ChannelAdapter, SendContext } from "../channel.js";
-import { isPrivateAddress } from "./public-request.js";
-import { PAUSES_MS, SECRET, sendSigned } from "./webhook.js";
+import { isPrivateAddress, publicPost } from "./public-request.js";
+import type { ProviderAnswer } from "./request.js";
+import { PAUSES_MS, SECRET, sendSigned, type SignedRequest } from "./webhook.js";
 
 export const RUN_WEBHOOK = "run_webhook";
 const MAX_URL_LENGTH = 4_096;
@@ -19,10 +20,22 @@ export type WebhookRules = Readonly<{
   allowedDomains: readonly string[] | null;
   allowedPorts: readonly number[] | null;
   maxUrlLength: number;
+  /** Whether a path, like `/done`, is a route of the project's own. */
+  loopback: boolean;
+  /** Whether none is told at all. */
+  off: boolean;
+}>;
+
+/** The project's own routes, for webhooks that are told there. */
+export type OwnRoutes = Readonly<{
+  /** Whether one of them takes a POST at this path. */
+  takes(path: string): boolean;
+  post(path: string, request: SignedRequest): Promise<ProviderAnswer>;
 }>;
 
 export const ANY_WEBHOOK: WebhookRules = {
   ...{ headers: {}, requireHttps: false, allowedDomains: null, allowedPorts: null, maxUrlLength: MAX_URL_LENGTH },
+  ...{ loopback: true, off: false },
 };
 
 export type RunWebhookOptions = Readonly<{
@@ -31,10 +44,13 @@ export type RunWebhookOptions = Readonly<{
   secrets: readonly string[];
   /** For receivers in one's own network. */
   allowPrivate: boolean;
+  /** Null: there are none. */
+  ownRoutes: OwnRoutes | null;
 }>;
 
 /** Throws `config_invalid` for a secret that none could verify with. */
-export function createRunWebhook({ rules, secrets, allowPrivate }: RunWebhookOptions): ChannelAdapter {
+export function createRunWebhook(options: RunWebhookOptions): ChannelAdapter {
+  const { rules, secrets, ownRoutes } = options;
   if (secrets.some((secret) => !SECRET.test(secret))) {
     throw new EngineError("config_invalid", "PERDURE_WEBHOOK_SECRET: must be whsec_ and 24 to 64 bytes in base64");
   }
@@ -50,18 +66,28 @@ export function createRunWebhook({ rules, secrets, allowPrivate }: RunWebhookOpt
     send: ({ payload }: Rendered, context: SendContext): Promise<SendResult> => {
       const now = new Date();
       // The rules may have become others since it was asked for.
-      const why = whyNot(String(context.address["url"]), rules, allowPrivate);
+      const url = String(context.address["url"]);
+      const why = whyNot(url, options);
       if (why !== undefined) return Promise.resolve({ kind: "refused", code: "url_not_allowed", unreachable: false });
       const body = { ...payload, webhook_sent_at: now.toISOString() };
-      return sendSigned(context, { body, now, secrets, headers: rules.headers, allowPrivate });
+      const message = { body, now, secrets, headers: rules.headers };
+      return sendSigned(context, message, (request) =>
+        url.startsWith("/") && ownRoutes !== null
+          ? ownRoutes.post(url, request)
+          : publicPost(new URL(url), { ...request, allowPrivate: options.allowPrivate }),
+      );
     },
   };
 }
 
 /** What is wrong with a URL for webhooks, as far as it can be seen without asking for its address; undefined: nothing. */
-export function whyNot(text: string, rules: WebhookRules, allowPrivate: boolean): string | undefined {
+export function whyNot(
+  text: string,
+  { rules, allowPrivate, ownRoutes }: Pick<RunWebhookOptions, "rules" | "allowPrivate" | "ownRoutes">,
+): string | undefined {
+  if (rules.off) return "is turned off here (http.disable_webhooks)";
   if (text.length > rules.maxUrlLength) return `must not be longer than ${rules.maxUrlLength} characters`;
-  if (text.startsWith("/")) return "must be a whole URL: this server has no routes of your own";
+  if (text.startsWith("/")) return whyNotOwn(text, rules, ownRoutes);
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !["http:", "https:"].includes(url.protocol)) return "must be a URL like https://host/path";
   if (rules.requireHttps && url.protocol !== "https:") return "must be https";
@@ -72,6 +98,14 @@ export function whyNot(text: string, rules: WebhookRules, allowPrivate: boolean)
   if (rules.allowedDomains?.some((domain) => isWithin(host, domain)) === false) return `must not go to ${host}`;
   const port = url.port === "" ? (url.protocol === "https:" ? 443 : 80) : Number(url.port);
   return rules.allowedPorts?.includes(port) === false ? `must not go to port ${port}` : undefined;
+}
+
+function whyNotOwn(path: string, rules: WebhookRules, ownRoutes: OwnRoutes | null): string | undefined {
+  if (ownRoutes === null) return "must be a whole URL: this server has no routes of your own";
+  if (!rules.loopback) return "must be a whole URL: webhooks.url.disable_loopback says so";
+  return ownRoutes.takes(path)
+    ? undefined
+    : `must be a route of your own: nothing takes a POST at ${path.slice(0, 200)}`;
 }
 
 /** A name may lead anywhere; what it leads to is judged when it is asked for. */

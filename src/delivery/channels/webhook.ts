@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { Address, Outgoing, Rendered, SendResult } from "../../core/channel.js";
 import type { ChannelAdapter, SendContext } from "../channel.js";
 import { publicPost } from "./public-request.js";
-import { retryAfterMs, unanswered } from "./request.js";
+import { type ProviderAnswer, retryAfterMs, unanswered } from "./request.js";
 import { hmacSha256 } from "./signature.js";
 
 /** Of Standard Webhooks: 24 to 64 bytes in base64. */
@@ -44,30 +44,36 @@ export const webhook: ChannelAdapter = {
 
 function send({ payload }: Rendered, context: SendContext): Promise<SendResult> {
   const now = new Date();
-  return sendSigned(context, {
+  const { account, address: to } = context;
+  const message = {
     body: { ...payload, timestamp: now.toISOString() },
     now,
-    secrets: (context.account.credentials["signing_secret"] ?? "").split(" "),
+    secrets: (account.credentials["signing_secret"] ?? "").split(" "),
     headers: {},
-    allowPrivate: context.account.settings["allow_private_addresses"] === true,
-  });
+  };
+  const allowPrivate = account.settings["allow_private_addresses"] === true;
+  return sendSigned(context, message, (request) =>
+    publicPost(new URL(String(to["url"])), { ...request, allowPrivate }),
+  );
 }
+
+export type SignedRequest = Readonly<{ headers: Readonly<Record<string, string>>; body: string; signal: AbortSignal }>;
 
 /** One try to tell a receiver; without secrets it isn't signed. */
 export async function sendSigned(
-  { address, deliveryId, signal }: SendContext,
+  { deliveryId, signal }: Pick<SendContext, "deliveryId" | "signal">,
   told: Readonly<{
     body: Readonly<Record<string, unknown>>;
     now: Date;
     secrets: readonly string[];
     headers: Readonly<Record<string, string>>;
-    allowPrivate: boolean;
   }>,
+  post: (request: SignedRequest) => Promise<ProviderAnswer>,
 ): Promise<SendResult> {
   const timestamp = Math.floor(told.now.getTime() / 1_000);
   const body = JSON.stringify(told.body);
   const signature = signatures(told.secrets, `${deliveryId}.${timestamp}.${body}`);
-  const answer = await publicPost(new URL(String(address["url"])), {
+  const answer = await post({
     headers: {
       ...told.headers,
       "content-type": "application/json",
@@ -77,7 +83,6 @@ export async function sendSigned(
     },
     body,
     signal,
-    allowPrivate: told.allowPrivate,
   });
   if (answer.kind !== "answer") {
     const isForbidden = answer.code === "private_address";
