@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { v7 as uuidv7 } from "uuid";
-import { createApp } from "./api/app.js";
+import { type AppOptions, createApp } from "./api/app.js";
 import { createAccounts, type SecretKeys } from "./engine/channel-accounts.js";
 import { createInboxNews } from "./engine/inbox-news.js";
 import { createThreadNews } from "./engine/thread-news.js";
@@ -13,7 +13,16 @@ import { createDeliverer } from "./engine/loops/deliverer.js";
 import { createReceiver } from "./engine/loops/receiver.js";
 import type { ChannelAdapter, Channels } from "./delivery/channel.js";
 import { CHANNELS } from "./delivery/channels/all.js";
-import { ANY_WEBHOOK, createRunWebhook, type WebhookRules, whyNot } from "./delivery/channels/run-webhook.js";
+import {
+  ANY_WEBHOOK,
+  createRunWebhook,
+  type OwnRoutes,
+  type RunWebhookOptions,
+  type WebhookRules,
+  whyNot,
+} from "./delivery/channels/run-webhook.js";
+import { ACTING_AS } from "./api/auth/door.js";
+import { principalOf } from "./api/auth/inside.js";
 import { serveApi, type ApiServer } from "./api/server.js";
 import { encryptedStore } from "./bodies/encrypted.js";
 import { parseSecretKey } from "./bodies/envelope.js";
@@ -50,6 +59,8 @@ import type { Graphs } from "./engine/graphs.js";
 import { createHandover } from "./engine/handover.js";
 import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import type { StoreTtl } from "./engine/langgraph-json.js";
+import type { AssistantSettings } from "./engine/assistant-json.js";
+import { bindLoopback } from "./engine/loopback.js";
 import { createLoop } from "./engine/loops/loop.js";
 import { createMover } from "./engine/loops/mover.js";
 import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
@@ -58,6 +69,7 @@ import { createSweeper } from "./engine/loops/sweeper.js";
 import { createWorker, type Execute } from "./engine/loops/worker.js";
 import { outreachLimits, type OutreachSettings } from "./core/outreach-limits.js";
 import { channelsByKind } from "./engine/own-channels.js";
+import { ownWebhooks } from "./engine/own-webhooks.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
 import { createStreamAppender } from "./engine/stream/sink.js";
@@ -199,6 +211,12 @@ export type EngineSettings = Readonly<{
   webhookSecrets?: readonly string[];
   webhookPrivate?: boolean;
   webhookRules?: WebhookRules;
+  /** Whether a route of the project's own takes a POST there; null or left out: it has none. */
+  takesWebhook?: OwnRoutes["takes"] | null;
+  /** Where the API is, if webhooks to those routes aren't told in this process. */
+  apiUrl?: string | null;
+  /** What the graphs' own assistants are configured with. */
+  assistants?: AssistantSettings;
   /** Besides those that come with perdure. */
   channels?: readonly ChannelAdapter[];
   /** For tests: where attempts die. */
@@ -227,6 +245,7 @@ export function composeEngine(
   const slots = createSlots();
   const hasRetention = settings.retention !== null;
   const tenantOpener = createTenantOpener(deps, { graphIds: graphs.ids, hasRetention });
+  const webhooks = webhooksOf(deps, settings);
   return {
     deps,
     graphs,
@@ -239,8 +258,8 @@ export function composeEngine(
     readiness: { prepared: false },
     testRoutes: settings.testRoutes ?? false,
     policyOf: settings.policyOf,
-    accounts: createAccounts(channelsOf(settings), keys, apiRootsOf(settings)),
-    webhookRefusal: (url) => whyNot(url, settings.webhookRules ?? ANY_WEBHOOK, settings.webhookPrivate ?? false),
+    accounts: createAccounts(channelsOf(settings, createRunWebhook(webhooks)), keys, apiRootsOf(settings)),
+    webhookRefusal: (url) => whyNot(url, webhooks),
     outreach: outreachLimits(settings),
     followups: followupLimits(settings),
     inboxNews: createInboxNews(deps),
@@ -262,14 +281,15 @@ export function composeEngine(
   };
 }
 
-function channelsOf({
-  webhookRules = ANY_WEBHOOK,
-  webhookSecrets = [],
-  webhookPrivate = false,
-  channels = [],
-}: EngineSettings): Channels {
-  const told = createRunWebhook({ rules: webhookRules, secrets: webhookSecrets, allowPrivate: webhookPrivate });
-  return channelsByKind([...CHANNELS.values(), told, ...channels]);
+function channelsOf({ channels = [] }: EngineSettings, runWebhook: ChannelAdapter): Channels {
+  return channelsByKind([...CHANNELS.values(), runWebhook, ...channels]);
+}
+
+function webhooksOf(deps: Deps, settings: EngineSettings): RunWebhookOptions {
+  const { webhookRules: rules = ANY_WEBHOOK, webhookSecrets: secrets = [], webhookPrivate = false } = settings;
+  const { takesWebhook: takes = null, apiUrl = null } = settings;
+  const ownRoutes = takes === null ? null : ownWebhooks(deps, { takes, apiUrl });
+  return { rules, secrets, allowPrivate: webhookPrivate, ownRoutes };
 }
 
 function apiRootsOf({ telegramApiRoot, whatsappApiRoot, slackApiRoot }: EngineSettings) {
@@ -281,7 +301,8 @@ export async function prepareEngine(engine: ComposedEngine): Promise<void> {
   await refuseUnfitEdgeGraphs(engine.graphs, engine.policyOf);
   await probeBodies(engine.deps);
   await engine.clockOffset.refresh();
-  await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids });
+  const { assistants: settings } = engine.settings;
+  await registerAssistants(engine.deps, { tenantId: DEFAULT_TENANT, graphIds: engine.graphs.ids, settings });
   if (engine.settings.retention !== null) await setRetentionTimer(engine.deps, DEFAULT_TENANT);
   engine.readiness.prepared = true;
 }
@@ -366,17 +387,24 @@ function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; h
 }
 
 /** In a process that a worker started: executes the one claim it is sent, with that worker's lease. */
-export async function executeClaim(parts: Parts, graphs: Graphs, settings: EngineSettings): Promise<void> {
+export async function executeClaim(
+  parts: Parts,
+  graphs: Graphs,
+  settings: EngineSettings,
+  options: () => Promise<AppOptions>,
+): Promise<void> {
   await receiveClaim(async (claim) => {
     const engine = composeEngine(parts, graphs, settings, claim.lease.owner);
     await engine.clockOffset.refresh();
     const { execute, heartbeat } = composeExecutor(engine);
+    const close = composeInnerApi(engine, options);
     // The worker keeps the lease until it can be kept here.
     await heartbeat.ready;
     const executed = execute(claim.run, claim.lease, claim);
     claim.holding();
     await executed;
     await heartbeat.stop();
+    close();
   });
 }
 
@@ -422,9 +450,35 @@ function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: W
   };
 }
 
+type Address = Readonly<{ host: string; port: number }>;
+
+export type Api = Readonly<{
+  app: ReturnType<typeof createApp>;
+  close(): void;
+}>;
+
+/** The API; graphs and routes of this process find it from now on as well. */
+export function composeApi(engine: ComposedEngine, options: AppOptions): Api {
+  const app = createApp(engine, options);
+  return { app, close: openInside(engine, () => Promise.resolve(app)) };
+}
+
+/** The same for graphs alone, made when the first of them calls it. */
+export function composeInnerApi(engine: ComposedEngine, options: () => Promise<AppOptions>): () => void {
+  let made: Promise<Api["app"]> | undefined;
+  return openInside(engine, () => (made ??= options().then((given) => createApp(engine, given))));
+}
+
+function openInside(engine: ComposedEngine, app: () => Promise<Api["app"]>): () => void {
+  return bindLoopback(engine.deps, async (request, who) => {
+    const principal = who && principalOf(who, engine.settings.auth);
+    return (await app()).fetch(request, principal === null ? {} : { [ACTING_AS]: principal });
+  });
+}
+
 /** The API on a port. */
-export function listenApi(engine: Engine, address: Readonly<{ host: string; port: number }>): Promise<ApiServer> {
-  return serveApi(createApp(engine), address);
+export function listenApi(engine: Engine, address: Address, app = createApp(engine)): Promise<ApiServer> {
+  return serveApi(app, address);
 }
 
 /** Who claims: unique per process start, so that no fence is made twice. */

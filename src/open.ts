@@ -11,8 +11,10 @@ import type { Log } from "./core/deps.js";
 import { EngineError } from "./core/errors.js";
 import type { ChannelAdapter } from "./delivery/channel.js";
 import type { Source } from "./engine/adopt/source.js";
+import { assistantSettings } from "./engine/assistant-json.js";
 import type { Graphs } from "./engine/graphs.js";
 import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
+import type { OwnApp } from "./engine/own-apps.js";
 import { createLog } from "./observe/log.js";
 
 export const NO_BODIES = "PERDURE_BODIES is not set: say where message bodies live, s3://bucket/prefix or file:///path";
@@ -46,10 +48,12 @@ export async function engineSettings(
   project: Project,
   { databaseUrl, auth }: Pick<EngineSettings, "databaseUrl" | "auth">,
 ): Promise<EngineSettings> {
-  const { settings, webhooks, env } = project;
+  const { settings, webhooks, http, env } = project;
   const { retention, threadTtl, approvals, policyOf, maxRunningPerTenant } = settings;
   const headers = filledIn(webhooks.rules.headers, { env, prefix: webhooks.prefix, at: "webhooks.headers" });
-  const webhookRules = { ...webhooks.rules, headers };
+  const webhookRules = { ...webhooks.rules, headers, off: http.disabled.has("webhooks") };
+  const graphIds = project.graphs.map(({ id }) => id);
+  const assistants = assistantSettings(config.langgraphConfig, graphIds);
   const channels = await loadOwnChannels(project);
   return {
     ...config,
@@ -62,6 +66,9 @@ export async function engineSettings(
     webhookRules,
     channels,
     auth,
+    assistants,
+    // Its routes are known where the API is, which has refused what none of them takes.
+    takesWebhook: http.apps.length === 0 ? null : () => true,
   };
 }
 
@@ -113,6 +120,24 @@ async function loadOwnChannels({ channels, env }: Project): Promise<ChannelAdapt
   addToEnvironment(env);
   const { loadChannels } = await import("./engine/own-channels.js");
   return loadChannels(channels);
+}
+
+/** The project's own routes: their modules run user code, too. */
+export async function loadOwn({ http, env }: Project): Promise<OwnApp[]> {
+  if (http.apps.length === 0) return [];
+  addToEnvironment(env);
+  const { loadOwnApps } = await import("./engine/own-apps.js");
+  return loadOwnApps(http);
+}
+
+/** Whether the rest of the project's own code can be used; gives the files it is made of. */
+export async function tryOthers(project: Project): Promise<string[]> {
+  await loadOwn(project);
+  await loadOwnChannels(project);
+  const { buildUi } = await import("./engine/graph-ui.js");
+  await buildUi(project);
+  const { moduleFiles } = await import("./engine/module-files.js");
+  return moduleFiles(project);
 }
 
 /** Graph files run user code; what loads them is loaded when it is needed. */

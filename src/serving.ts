@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { choiceArgument } from "./cli/arguments.js";
 import { EXECUTE_CLAIM, type ServeOptions, type Serving } from "./cli/commands/serving.js";
 import type { ChildMessage } from "./cli/dev/child.js";
+import type { AppOptions } from "./api/app.js";
 import { terminal } from "./cli/output.js";
 import type { EngineSettings, LoopName } from "./compose.js";
 import { type Config, environmentWith } from "./config.js";
@@ -16,6 +17,7 @@ import {
   databaseOf,
   engineSettings,
   loadGraphs,
+  loadOwn,
   quietLevel,
   quietLog,
   readProjectSettings,
@@ -68,10 +70,9 @@ export function createServing(binary: string): Serving {
       const { parts, graphs, databaseUrl } = await openServing(project, config, EXECUTE_CLAIM);
       const unwatch = watchStrayErrors(parts.deps.log);
       try {
-        await executeClaim(parts, graphs, {
-          ...(await engineSettings(config, project, { databaseUrl, auth: await authSettings(config, project) })),
-          retention: null,
-        });
+        const auth = await authSettings(config, project);
+        const settings = { ...(await engineSettings(config, project, { databaseUrl, auth })), retention: null };
+        await executeClaim(parts, graphs, settings, () => appOptions(project));
       } finally {
         await parts.close();
         unwatch();
@@ -104,8 +105,11 @@ async function serveProcess(binary: string, project: Project, config: Config, op
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
   const auth = await authSettings(config, project);
-  const settings = await engineSettings(config, project, { databaseUrl, auth });
+  const own = command === "worker" ? null : await openOwn(project);
+  const settings = { ...(await engineSettings(config, project, { databaseUrl, auth })), ...own?.settings };
   const engine = compose.composeEngine(parts, graphs, settings);
+  const api = own && compose.composeApi(engine, own.app);
+  const close = api?.close ?? compose.composeInnerApi(engine, () => appOptions(project));
   const concurrency =
     options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };
@@ -114,13 +118,13 @@ async function serveProcess(binary: string, project: Project, config: Config, op
   await serve({
     ...parts.deps,
     name: command,
-    listen: command === "worker" ? null : () => compose.listenApi(engine, address),
+    listen: api && (() => compose.listenApi(engine, address, api.app)),
     async prepare() {
       await compose.prepareEngine(engine);
       if (command !== "worker") await warnIfShut(parts.deps, settings);
     },
     loops: () => compose.composeLoops(engine, names, workers),
-    close: () => parts.close(),
+    close: () => (close(), parts.close()),
     onReady: (url) => {
       tellSupervisor({ ready: true, ...(url === null ? {} : { url }) });
       if (command === "start" && url !== null) terminal.line(`perdure start is ready at ${url}`);
@@ -134,6 +138,22 @@ async function warnIfShut({ db, log }: Deps, { auth }: EngineSettings): Promise<
     {},
     "nobody is let in yet: make a key with `perdure keys create <name>`, give auth.path in langgraph.json or PERDURE_JWT_JWKS_URL, or let everybody in with PERDURE_AUTH=off",
   );
+}
+
+/** For calls from inside, which load no components. */
+async function appOptions(project: Project): Promise<AppOptions> {
+  return { http: project.http, own: await loadOwn(project) };
+}
+
+/** Where the API is, webhooks to the project's own routes are told right here. */
+async function openOwn(project: Project) {
+  const { buildUi } = await import("./engine/graph-ui.js");
+  const building = project.http.disabled.has("ui") ? new Map() : buildUi(project);
+  const [inside, ui] = await Promise.all([appOptions(project), building]);
+  const app: AppOptions = { ...inside, ui };
+  const { takesPost } = await import("./api/own-apps.js");
+  const takesWebhook = project.http.apps.length === 0 ? null : takesPost(app.own ?? []);
+  return { app, settings: { takesWebhook, apiUrl: null } };
 }
 
 /** A process for one run that killed a worker before: the same program, settings and graphs. */

@@ -1,14 +1,16 @@
 // The HTTP door: what holds for every request, and the routes behind it. One app per engine, served by any fetch server.
-import { Hono, type MiddlewareHandler } from "hono";
-import { cors } from "hono/cors";
-import { HTTPException } from "hono/http-exception";
+import { Hono, type HonoRequest, type MiddlewareHandler } from "hono";
+import { getPath } from "hono/utils/url";
 import type { Engine } from "../engine/engine.js";
 import { door } from "./auth/door.js";
 import { guards } from "./auth/guards.js";
+import { type HttpSettings, PLAIN_HTTP } from "../engine/http-json.js";
+import type { UiBundles } from "../engine/graph-ui.js";
+import type { OwnApp } from "../engine/own-apps.js";
+import { corsOf } from "./cors.js";
 import type { ApiEnv } from "./env.js";
-import { errorResponse } from "./http-errors.js";
-import { REPLAYED_HEADER } from "./idempotency.js";
-import { IGNORED_FIELDS_HEADER } from "./request.js";
+import { errorResponse, nothingServed } from "./http-errors.js";
+import { ownRoutes } from "./own-apps.js";
 import { effectRoutes } from "./routes/effects.js";
 import { approvalRoutes } from "./routes/approvals.js";
 import { budgetRoutes } from "./routes/budgets.js";
@@ -35,42 +37,46 @@ import { stateRoutes } from "./routes/state.js";
 import { storeRoutes } from "./routes/store.js";
 import { threadStreamRoutes } from "./routes/thread-stream.js";
 import { threadRoutes } from "./routes/threads.js";
+import { uiFileRoutes, uiRoutes } from "./routes/ui.js";
+import { withoutDisabled } from "./surfaces.js";
 
-const EXPOSED_HEADERS = [
-  "content-location",
-  "location",
-  "x-pagination-total",
-  "x-pagination-next",
-  "x-request-id",
-  IGNORED_FIELDS_HEADER.toLowerCase(),
-  REPLAYED_HEADER.toLowerCase(),
-  "preference-applied",
-];
+export type AppOptions = Readonly<{
+  /** What langgraph.json says of it. */
+  http?: HttpSettings;
+  /** The project's own routes. */
+  own?: readonly OwnApp[];
+  /** What graphs' runs have shown by the client. */
+  ui?: UiBundles;
+  /** Like "/agents": where the app it is mounted in leaves that on the path. */
+  basePath?: string;
+}>;
 
 /**
  * The whole HTTP surface over an engine.
  *
  * @example const response = await createApp(engine).request("/threads", { method: "POST" });
  */
-export function createApp(engine: Engine): Hono {
-  const app = new Hono<ApiEnv>();
+export function createApp(engine: Engine, options: AppOptions = {}): Hono {
+  const { http = PLAIN_HTTP, own = [] } = options;
+  const app = new Hono<ApiEnv>({ getPath: pathBelow([options.basePath ?? "", http.mountPrefix]) });
   app.onError((error, c) => errorResponse(error, c, engine.deps.log));
   app.notFound((c) => {
-    throw new HTTPException(404, { message: `Nothing is served at ${c.req.method} ${c.req.path}` });
+    throw nothingServed(c);
   });
   app.use(measureRequests(engine));
   app.use(requestId(engine));
   // With rules of its own for browsers.
   app.route("/", widgetRoutes(engine));
-  // Browsers ask for what they need; allowing what they ask for covers every x- header.
-  app.use(cors({ origin: "*", exposeHeaders: EXPOSED_HEADERS }));
-  app.route("/", metaRoutes(engine));
-  app.route("/", docsRoutes());
-  app.route("/", widgetScriptRoutes());
-  app.route("/", channelWebhookRoutes(engine));
-  // Suites of tests begin with it, whoever they are of.
-  if (engine.testRoutes) app.route("/", truncateRoutes(engine));
-  app.use(door(engine));
+  app.use(corsOf(http.cors));
+  const ui = options.ui ?? new Map();
+  const open = openRoutes(engine, ui);
+  const isOpen = ({ method, path }: HonoRequest): boolean =>
+    open.router.match(method === "HEAD" ? "GET" : method, path)[0].length > 0;
+  const enter = once(door(engine));
+  app.route("/", ownRoutes({ apps: own, rules: http, enter, isOpen, home: engine.deps }));
+  app.use(withoutDisabled(http.disabled));
+  app.route("/", open);
+  app.use(enter);
   app.route("/", guards(engine));
   app.route("/", metricsRoutes(engine));
   app.route("/", assistantRoutes(engine));
@@ -92,9 +98,33 @@ export function createApp(engine: Engine): Hono {
   app.route("/", contactRoutes(engine));
   app.route("/", scheduleRoutes(engine));
   app.route("/", storeRoutes(engine));
+  app.route("/", uiRoutes(ui));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;
+}
+
+/** For everybody, or guarded in ways of their own. */
+function openRoutes(engine: Engine, ui: UiBundles): Hono<ApiEnv> {
+  const open = new Hono<ApiEnv>();
+  open.route("/", metaRoutes(engine));
+  open.route("/", docsRoutes());
+  open.route("/", widgetScriptRoutes());
+  open.route("/", channelWebhookRoutes(engine));
+  open.route("/", uiFileRoutes(ui));
+  // Suites of tests begin with it, whoever they are of.
+  if (engine.testRoutes) open.route("/", truncateRoutes(engine));
+  return open;
+}
+
+/** The path without the first of the prefixes that it has. */
+function pathBelow(prefixes: readonly string[]): (request: Request) => string {
+  const given = prefixes.filter((prefix) => prefix !== "");
+  return (request) => {
+    const path = getPath(request);
+    const prefix = given.find((each) => path === each || path.startsWith(`${each}/`));
+    return prefix === undefined ? path : path.slice(prefix.length) || "/";
+  };
 }
 
 /** The caller's request id when it is one that can stand in a log line, else a new one. */
@@ -106,4 +136,9 @@ function requestId(engine: Engine): MiddlewareHandler<ApiEnv> {
     c.header("X-Request-Id", id);
     await next();
   };
+}
+
+/** Whoever was let in by the project's own routes isn't asked again. */
+function once(enter: MiddlewareHandler<ApiEnv>): MiddlewareHandler<ApiEnv> {
+  return (c, next) => (c.get("tenantId") === undefined ? enter(c, next) : next());
 }

@@ -40,6 +40,10 @@ export function statusOf({ code }: EngineError): number {
   return STATUS[code];
 }
 
+export function nothingServed(c: Context): HTTPException {
+  return new HTTPException(404, { message: `Nothing is served at ${c.req.method} ${c.req.path}` });
+}
+
 /** Answers an error. Anything that isn't an error with a code is a broken promise of ours: logged by name, never shown. */
 export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Response {
   if (error instanceof HTTPException) {

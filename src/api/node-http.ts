@@ -4,20 +4,32 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import type { Context } from "hono";
 import { stream } from "hono/streaming";
-import type { ApiEnv } from "./env.js";
+import { type ApiEnv, beside } from "./env.js";
 import { takenInTime } from "./slow-clients.js";
 
 /** Undefined when another server serves the app. */
 function nodeHttp(c: Context<ApiEnv>): Readonly<{ incoming: IncomingMessage; outgoing: ServerResponse }> | undefined {
-  const { incoming, outgoing } = (c.env ?? {}) as { incoming?: IncomingMessage; outgoing?: ServerResponse };
+  const { incoming, outgoing } = beside(c);
   return incoming === undefined || outgoing === undefined ? undefined : { incoming, outgoing };
 }
 
-/** The chunks of a request's body that nobody has begun to read. Leaving early leaves the connection as it is. */
+/** The chunks of a request's body. Leaving early leaves the connection as it is. */
 export function bodyChunks(c: Context<ApiEnv>): AsyncIterable<Uint8Array> | Iterable<Uint8Array> {
+  // Middleware of the project's own has read it.
+  if (Object.keys(c.req.bodyCache).length > 0) return whole(c);
   const incoming = nodeHttp(c)?.incoming;
-  if (incoming?.readableDidRead === false) return incoming.iterator({ destroyOnReturn: false });
+  const isReplaced = isWrapped(c) && c.get("asItCame") !== c.req.raw;
+  if (incoming?.readableDidRead === false && !isReplaced) return incoming.iterator({ destroyOnReturn: false });
   return c.req.raw.body?.values({ preventCancel: true }) ?? [];
+}
+
+async function* whole(c: Context<ApiEnv>): AsyncIterable<Uint8Array> {
+  yield new Uint8Array(await c.req.arrayBuffer());
+}
+
+/** Middleware around us may have changed the request, and may want to change the answer. */
+function isWrapped(c: Context<ApiEnv>): boolean {
+  return c.get("asItCame") !== undefined;
 }
 
 export type OpenBody = Readonly<{
@@ -33,7 +45,7 @@ export type OpenBody = Readonly<{
 export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>): Response {
   const gone = new AbortController();
   const leave = (): void => gone.abort();
-  const outgoing = nodeHttp(c)?.outgoing;
+  const outgoing = isWrapped(c) ? undefined : nodeHttp(c)?.outgoing;
   if (outgoing === undefined) {
     return stream(c, async (body) => {
       body.onAbort(leave);

@@ -31,11 +31,7 @@ export async function serveApi(
   address: Readonly<{ host?: string; port: number }>,
 ): Promise<ApiServer> {
   const host = address.host ?? "127.0.0.1";
-  // Graphs run in this process too: they keep Node's own Request and Response.
-  const sockets = new WebSocketServer({ noServer: true, maxPayload: MAX_MESSAGE_BYTES });
-  // Its own type for it leaves out that properties may be absent, which is what ours says.
-  const websocket = { server: sockets as unknown as WebSocketServerLike };
-  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false, websocket }) as Server;
+  const { server, sockets } = serverOf(app);
   // Longer than load balancers keep an idle connection (60 s), so that they never send on one just closed.
   server.keepAliveTimeout = 65_000;
   await listen(server, host, address.port);
@@ -49,6 +45,16 @@ export async function serveApi(
       return closeServer(server, options?.graceMs ?? GRACE_MS);
     },
   };
+}
+
+/** Not listening yet. */
+export function serverOf(app: Pick<Hono, "fetch">): Readonly<{ server: Server; sockets: WebSocketServer }> {
+  const sockets = new WebSocketServer({ noServer: true, maxPayload: MAX_MESSAGE_BYTES });
+  // Its own type for it leaves out that properties may be absent, which is what ours says.
+  const websocket = { server: sockets as unknown as WebSocketServerLike };
+  // Graphs run in this process too: they keep Node's own Request and Response.
+  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false, websocket }) as Server;
+  return { server, sockets };
 }
 
 async function listen(server: Server, host: string, port: number): Promise<void> {

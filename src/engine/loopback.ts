@@ -1,12 +1,13 @@
 // `new Client()` of the stock client without a URL, in the code of graphs and of a project's own routes: it finds a fetch under this name,
 // which leads into the API of this very process, as whoever the run or the request is for.
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
+import type { AuthUser, Principal } from "../core/access.js";
 import type { TenantId } from "../core/ids.js";
 import { linked } from "../core/linked.js";
 import { shared } from "../core/shared.js";
 
-/** Whom a call is made for; `user` as authentication knows them, null: nobody in particular. */
-export type Who = Readonly<{ tenantId: TenantId; user: unknown }>;
+/** Whom a call is made for: a run's user, null: nobody in particular; or who made a request. */
+export type Who = Readonly<{ tenantId: TenantId; user: AuthUser | null; principal?: Principal | undefined }>;
 
 /** The code that calls. */
 export type Acting = Readonly<{

@@ -100,7 +100,6 @@ test("what is nowhere is 404 by name", () =>
 test("what stock clients know and isn't served yet is 501 by name", () =>
   served(async ({ app }) => {
     const routes = [
-      ["POST", "/ui/agent"],
       ["POST", "/mcp/"],
       ["POST", "/a2a/agent"],
     ] as const;

@@ -20,6 +20,7 @@ type Guard =
 type Rule = readonly [methods: string, path: string, guard: Guard];
 
 const RULES: readonly Rule[] = [
+  ["POST", "/ui/:graph_id", "anybody"],
   ["POST", "/assistants", "itself"],
   ["POST", "/assistants/search", "itself"],
   ["POST", "/assistants/count", "itself"],

@@ -4,8 +4,6 @@ import { EngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 
 const UNSERVED: readonly (readonly [method: string, path: string])[] = [
-  ["POST", "/ui/:graph_id"],
-  ["GET", "/ui/:graph_id/:file"],
   ["POST", "/mcp"],
   ["GET", "/mcp"],
   ["DELETE", "/mcp"],
