@@ -1,6 +1,9 @@
 // What `createPerdure` gives: an engine in a process of one's own, without the command line.
-import { createApp } from "./api/app.js";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { mounted } from "./api/mounted.js";
 import {
+  composeApi,
   composeEngine,
   composeLoops,
   DEFAULT_CONCURRENCY,
@@ -22,6 +25,7 @@ import type { ChannelAdapter } from "./delivery/channel.js";
 import { approvalDefaults, type ProjectApprovals } from "./engine/approval-policy.js";
 import { asAuth } from "./engine/auth-module.js";
 import { graphsFrom } from "./engine/graphs.js";
+import { type CorsRules, PLAIN_HTTP } from "./engine/http-json.js";
 import { asAdapter } from "./engine/own-channels.js";
 import { createLog } from "./observe/log.js";
 
@@ -73,12 +77,20 @@ export type PerdureOptions = Readonly<{
   channels?: readonly ChannelAdapter[];
   /** How the runs of a graph are treated when something goes wrong, by graph id, where that isn't the default. */
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
+  /** Where your app serves it, like "/api/agents", unless the path is taken off there: as Express and Hono do for requests, and nobody for WebSockets. */
+  basePath?: string;
+  /** "any" lets each page call it from its browser. Unless given, that is left to your app. */
+  cors?: "any" | CorsRules;
   logLevel?: LogLevel;
 }>;
 
 export type Perdure = Readonly<{
   /** Answers a request to the API: mount it where your own app serves it. */
   fetch(request: Request): Promise<Response>;
+  /** The same for Node: `app.use("/agents", perdure.listener)` of Express, or `createServer(perdure.listener)`. */
+  listener(request: IncomingMessage, response: ServerResponse): void;
+  /** WebSockets of the thread protocol: `server.on("upgrade", perdure.upgrade)`. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
   /** Checks the schema, registers the graphs and starts the loops. */
   start(): Promise<void>;
   /** Gives runs back and closes every connection. */
@@ -99,10 +111,15 @@ export function composePerdure(options: PerdureOptions): Perdure {
   const engine = composeEngine(parts, graphsFrom(options.graphs, { ...options, policyOf }), {
     ...{ ...settings, ...options, retention, policyOf, logLevel, identityHeaders, approvals, auth },
   });
-  const app = createApp(engine);
+  const http = { ...PLAIN_HTTP, cors: options.cors ?? ("unsaid" as const) };
+  const basePath = (options.basePath ?? "").replace(/\/+$/, "");
+  const api = composeApi(engine, { http, basePath });
+  const { listener, upgrade, close } = mounted(api.app, basePath);
   let loops: readonly Running[] = [];
   return {
-    fetch: async (request) => app.fetch(request),
+    fetch: async (request) => api.app.fetch(request),
+    listener,
+    upgrade,
     async start() {
       await checkSchema(parts.deps.db);
       await prepareEngine(engine);
@@ -112,6 +129,8 @@ export function composePerdure(options: PerdureOptions): Perdure {
       for (const loop of loops) loop.start();
     },
     async stop() {
+      close();
+      api.close();
       await Promise.all(loops.map((loop) => loop.stop()));
       await parts.close();
     },
