@@ -59,6 +59,7 @@ import type { Graphs } from "./engine/graphs.js";
 import { createHandover } from "./engine/handover.js";
 import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import type { StoreTtl } from "./engine/langgraph-json.js";
+import { type HeaderRules, PLAIN_HTTP } from "./engine/http-json.js";
 import type { AssistantSettings } from "./engine/assistant-json.js";
 import { bindLoopback } from "./engine/loopback.js";
 import { createLoop } from "./engine/loops/loop.js";
@@ -211,6 +212,7 @@ export type EngineSettings = Readonly<{
   webhookSecrets?: readonly string[];
   webhookPrivate?: boolean;
   webhookRules?: WebhookRules;
+  configurableHeaders?: HeaderRules;
   /** Whether a route of the project's own takes a POST there; null or left out: it has none. */
   takesWebhook?: OwnRoutes["takes"] | null;
   /** Where the API is, if webhooks to those routes aren't told in this process. */
@@ -252,6 +254,7 @@ export function composeEngine(
     gate: settings.auth === "open" ? null : createGate(deps, { ...settings.auth, openTenant: tenantOpener }),
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
     callerOf: settings.identityHeaders ? callerFrom : null,
+    configurableHeaders: settings.configurableHeaders ?? PLAIN_HTTP.configurableHeaders,
     approvals: (graphId) => policyOf(settings.approvals, graphId),
     threadTtl: settings.threadTtl ?? null,
     bodyReader,

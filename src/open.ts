@@ -67,6 +67,7 @@ export async function engineSettings(
     channels,
     auth,
     assistants,
+    configurableHeaders: http.configurableHeaders,
     // Its routes are known where the API is, which has refused what none of them takes.
     takesWebhook: http.apps.length === 0 ? null : () => true,
   };

@@ -9,6 +9,7 @@ import type { Priority } from "../core/run.js";
 import type { ThreadTtl } from "../core/thread-ttl.js";
 import type { CreateRunInput } from "../engine/commands/create-run.js";
 import type { CheckpointRef, RunCommand, RunRequest } from "../engine/commands/request.js";
+import type { HeaderRules } from "../engine/http-json.js";
 import { PROTOCOL_MODES } from "../engine/stream/plan.js";
 import type { RunCreate } from "./schemas/runs.js";
 
@@ -20,6 +21,8 @@ type Asked = Readonly<{
   /** What the request says; null: nothing. */
   priority: Priority | null;
   headers: Headers;
+  /** Which of them graphs find, where that isn't the default. */
+  headerRules?: HeaderRules;
   caller: Caller;
   /** Of threads that are made where nothing is said of it; null: for ever. */
   threadTtl: ThreadTtl | null;
@@ -34,6 +37,7 @@ type Asked = Readonly<{
 
 /** Headers that identify the caller; what a graph may see of the others is the application's own. */
 const PRIVATE_HEADERS = new Set(["x-api-key", "x-tenant-id", "x-service-key"]);
+const NO_RULES: HeaderRules = { includes: [], excludes: [] };
 const CHECKPOINT_KEYS = ["checkpoint_id", "checkpoint_ns", "checkpoint_map"] as const;
 
 export function runInput(body: RunCreate, asked: Asked): CreateRunInput {
@@ -78,7 +82,11 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
     config: {
       ...(tags === undefined ? {} : { tags }),
       ...(recursion_limit === undefined ? {} : { recursion_limit }),
-      configurable: { ...forGraph(configurable ?? {}), ...passedHeaders(asked.headers), ...authOf(asked.user) },
+      configurable: {
+        ...forGraph(configurable ?? {}),
+        ...passedHeaders(asked.headers, asked.headerRules),
+        ...authOf(asked.user),
+      },
     },
     context: body.context ?? null,
     checkpoint: checkpointOf(body, asked.threadId),
@@ -112,9 +120,18 @@ function authOf(user: AuthUser | null): Record<string, unknown> {
   };
 }
 
-function passedHeaders(headers: Headers): Record<string, string> {
-  const passed = [...headers].filter(([name]) => /^(x-|user-agent$)/.test(name) && !PRIVATE_HEADERS.has(name));
-  return Object.fromEntries(passed);
+function passedHeaders(headers: Headers, rules: HeaderRules = NO_RULES): Record<string, string> {
+  const isUsual = (name: string) => /^(x-|user-agent$)/.test(name) && !PRIVATE_HEADERS.has(name);
+  const passes = (name: string) => (isUsual(name) || fits(name, rules.includes)) && !fits(name, rules.excludes);
+  return Object.fromEntries([...headers].filter(([name]) => passes(name)));
+}
+
+/** Names, or parts of them with `*`. */
+function fits(name: string, patterns: readonly string[]): boolean {
+  return patterns.some((pattern) => {
+    const parts = pattern.split("*").map((part) => part.replaceAll(/[^\w-]/g, "\\$&"));
+    return new RegExp(`^${parts.join(".*")}$`).test(name);
+  });
 }
 
 /** The checkpoint to start from, wherever the request names it: an explicit one wins over `configurable`. */

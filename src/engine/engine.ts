@@ -13,6 +13,7 @@ import type { Accounts } from "./channel-accounts.js";
 import type { AcceptRun } from "./commands/accept-run.js";
 import type { Combiner } from "./commit.js";
 import type { Graphs } from "./graphs.js";
+import type { HeaderRules } from "./http-json.js";
 import type { InboxNews } from "./inbox-news.js";
 import type { Handover } from "./handover.js";
 import type { OutreachLimits } from "../core/outreach-limits.js";
@@ -32,6 +33,8 @@ export type Engine = Readonly<{
   tenantOf(headers: Headers): Promise<TenantId>;
   /** Who asks, where what stands in front of the API says so; null: nothing does. */
   callerOf: ((headers: Headers) => Caller) | null;
+  /** Which request headers graphs find in their configuration, where that isn't the default. */
+  configurableHeaders: HeaderRules;
   /** What questions of a graph come with, unless they say so themselves. */
   approvals(graphId: string): ApprovalPolicy;
   /** How long threads that clients make are kept, where they don't say so; null: for ever. */

@@ -282,6 +282,22 @@ it("what is turned off isn't there, but for routes of the project's own", async 
   expect((await app.request(`/threads/${id}`)).status).toBe(404);
 });
 
+it("graphs find the headers that are to be passed to them", async () => {
+  const { configurableHeaders } = await http({
+    configurable_headers: { includes: ["Authorization", "my-*"], excludes: ["x-secret*"] },
+  });
+  const { engine, client } = shared();
+  const app = createApp({ ...engine, configurableHeaders });
+  const headers = { authorization: "Bearer t", "my-tenant": "a", "x-kept": "b", "x-secret-key": "c", other: "d" };
+  const { thread_id } = await client.threads.create();
+  const asked = json({ assistant_id: "steps", input: {} });
+  const made = await app.request(`/threads/${thread_id}/runs`, { ...asked, headers: { ...asked.headers, ...headers } });
+  const { kwargs } = (await made.json()) as { kwargs: { config: { configurable: Record<string, unknown> } } };
+  expect(kwargs.config.configurable).toMatchObject({ authorization: "Bearer t", "my-tenant": "a", "x-kept": "b" });
+  expect(Object.keys(kwargs.config.configurable)).not.toEqual(expect.arrayContaining(["x-secret-key"]));
+  expect(kwargs.config.configurable).not.toHaveProperty("other");
+});
+
 it("a mount prefix may stand before every path", async () => {
   const app = createApp(shared().engine, { http: await http({ mount_prefix: "/agents/" }), ...own(around) });
   for (const path of ["/agents/ok", "/ok", "/agents/custom/hello"]) expect((await app.request(path)).status).toBe(200);

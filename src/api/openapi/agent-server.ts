@@ -5,6 +5,7 @@ import { readyQuery } from "../routes/meta.js";
 import { historyQuery, stateQuery } from "../routes/state.js";
 import { threadStreamQuery } from "../routes/thread-stream.js";
 import { threadShow } from "../routes/threads.js";
+import { uiBody } from "../routes/ui.js";
 import * as assistants from "../schemas/assistants.js";
 import * as crons from "../schemas/crons.js";
 import * as runs from "../schemas/runs.js";
@@ -113,5 +114,7 @@ export const SYSTEM: Operations = {
   "GET /metrics": op("Metrics, in the text format of Prometheus", { answer: "text" }),
   "GET /openapi.json": op("This description"),
   "GET /docs": op("This description as a page", { answer: "html" }),
+  "POST /ui/:graph_id": op("What a page loads to show a graph's component", { body: uiBody, answer: "html" }),
+  "GET /ui/:graph_id/:file": op("A file of a graph's components", { answer: "script" }),
   "GET /docs/:file": op("What that page is shown with", { answer: "script" }),
 };

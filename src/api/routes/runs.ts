@@ -217,7 +217,9 @@ export async function inputOf(
   const policy = engine.policyOf(assistant.graphId);
   const priority = await wantedPriority(engine, tenantId, body);
   const { threadTtl } = engine;
-  const from = { tenantId, threadId, assistant, policy, priority, headers, ...who, threadTtl, waits, protocol };
+  const { configurableHeaders: headerRules } = engine;
+  const given = { tenantId, headers, headerRules, ...who };
+  const from = { ...given, threadId, assistant, policy, priority, threadTtl, waits, protocol };
   const asked = runInput(body, from);
   if (threadId !== null) await touchThread(engine, { tenantId, threadId }, assistant.graphId);
   nameIgnored(c, await refuseUnknown(engine, asked));

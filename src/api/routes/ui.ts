@@ -8,14 +8,14 @@ import type { UiBundles, UiFiles } from "../../engine/graph-ui.js";
 import type { ApiEnv } from "../env.js";
 import { readBody } from "../request.js";
 
-const asked = z.object({ name: z.string().min(1).max(200) });
+export const uiBody = z.object({ name: z.string().min(1).max(200) });
 
 export function uiRoutes(bundles: UiBundles): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
   routes.post("/ui/:graph_id", async (c) => {
     const graphId = c.req.param("graph_id");
     const files = filesOf(bundles, graphId);
-    const { name } = await readBody(c, asked);
+    const { name } = await readBody(c, uiBody);
     const at = `${originOf(c.req.header("host"))}/ui/${encodeURIComponent(graphId)}`;
     return c.html([...files.keys()].map((file) => tagOf(file, { at, graphId, name })).join("\n"));
   });
