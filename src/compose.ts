@@ -246,7 +246,9 @@ export function composeEngine(
   });
   const slots = createSlots();
   const hasRetention = settings.retention !== null;
-  const tenantOpener = createTenantOpener(deps, { graphIds: graphs.ids, hasRetention });
+  const tenantOpener = createTenantOpener(deps, {
+    ...{ graphIds: graphs.ids, hasRetention, settings: settings.assistants },
+  });
   const webhooks = webhooksOf(deps, settings);
   return {
     deps,

@@ -4,6 +4,7 @@ import { LRUCache } from "lru-cache";
 import type { Deps } from "../core/deps.js";
 import { DEFAULT_TENANT, type TenantId } from "../core/ids.js";
 import { ensureTenant } from "../runs/tenants.js";
+import type { AssistantSettings } from "./assistant-json.js";
 import { registerAssistants } from "./commands/register-assistants.js";
 import { setRetentionTimer } from "./loops/pruner.js";
 
@@ -12,13 +13,17 @@ const MAX = 100_000;
 /** Once for each in a process; safe to repeat. */
 export function createTenantOpener(
   deps: Deps,
-  { graphIds, hasRetention }: Readonly<{ graphIds: readonly string[]; hasRetention: boolean }>,
+  {
+    graphIds,
+    hasRetention,
+    settings,
+  }: Readonly<{ graphIds: readonly string[]; hasRetention: boolean; settings?: AssistantSettings | undefined }>,
 ): (tenantId: TenantId) => Promise<void> {
   const opened = new LRUCache<TenantId, true>({
     max: MAX,
     fetchMethod: async (tenantId) => {
       await ensureTenant(deps.db, tenantId);
-      await registerAssistants(deps, { tenantId, graphIds });
+      await registerAssistants(deps, { tenantId, graphIds, settings });
       if (hasRetention) await setRetentionTimer(deps, tenantId);
       return true as const;
     },

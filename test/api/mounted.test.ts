@@ -52,7 +52,13 @@ async function withMounted(
   options: Partial<PerdureOptions> = {},
 ): Promise<void> {
   heard = gate();
-  const parts = { databaseUrl: database.url, bodies: "memory:", graphs: { graph }, logLevel: "silent" as const };
+  const parts = {
+    databaseUrl: database.url,
+    bodies: "memory:",
+    graphs: { graph },
+    logLevel: "silent",
+    auth: "open",
+  } as const;
   const perdure = createPerdure({ ...parts, ...options });
   await perdure.start();
   const { server, path } = await mount(perdure);

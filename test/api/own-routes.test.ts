@@ -5,16 +5,19 @@ import { HTTPException } from "hono/http-exception";
 import { streamText } from "hono/streaming";
 import { describe, expect, it } from "vitest";
 import { type AppOptions, createApp } from "../../src/api/app.js";
+import { ACTING_AS } from "../../src/api/auth/door.js";
+import { principalOf } from "../../src/api/auth/inside.js";
 import { takesPost } from "../../src/api/own-apps.js";
 import { serveApi } from "../../src/api/server.js";
 import { EngineError } from "../../src/core/errors.js";
 import { DEFAULT_TENANT } from "../../src/core/ids.js";
 import { type HttpJson, httpOf } from "../../src/engine/http-json.js";
 import type { FetchApp, OwnApp } from "../../src/engine/own-apps.js";
-import { bindLoopback } from "../../src/engine/loopback.js";
+import { bindLoopback, type Who } from "../../src/engine/loopback.js";
 import { graphs } from "./graphs.js";
 import { sharedEngine } from "./shared.js";
 
+const actingAs = (who: Who | null) => (who === null ? {} : { [ACTING_AS]: principalOf(who, "open") });
 const shared = sharedEngine({ graphs });
 const http = (given: HttpJson) => httpOf(given, process.cwd());
 const json = (body: unknown) => ({
@@ -93,7 +96,7 @@ describe("an app of Hono", () => {
       c.json(await new Client().runs.wait(null, "steps", { input: {} })),
     );
     const app = createApp(engine, own(calling));
-    const close = bindLoopback(engine.deps, async (request, who) => app.fetch(request, who === null ? {} : { who }));
+    const close = bindLoopback(engine.deps, async (request, who) => app.fetch(request, actingAs(who)));
     expect(await (await app.request("/custom/run")).json()).toEqual({ log: ["1", "2", "3"] });
     close();
   });
@@ -155,7 +158,7 @@ describe("who isn't let in", () => {
       throw new EngineError("forbidden", "Nobody");
     };
     const served = createApp({ ...engine, tenantOf }, { http: await http(given), ...own(app) });
-    const close = bindLoopback(engine.deps, async (request, who) => served.fetch(request, who === null ? {} : { who }));
+    const close = bindLoopback(engine.deps, async (request, who) => served.fetch(request, actingAs(who)));
     const status = async (path: string, init: RequestInit = {}) => {
       ran.length = 0;
       return (await served.request(path, init)).status;

@@ -4,8 +4,10 @@ import { Annotation, StateGraph } from "@langchain/langgraph";
 import { RemoteGraph } from "@langchain/langgraph/remote";
 import { describe, expect, it } from "vitest";
 import { composeApi, composeInnerApi } from "../../src/compose.js";
+import { DEFAULT_TENANT } from "../../src/core/ids.js";
 import { actingAs } from "../../src/engine/loopback.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
+import { clientAs, gateOf, ownersAuth, USER_HEADER } from "../helpers/users.js";
 import { until } from "../helpers/wait.js";
 
 const State = Annotation.Root({ n: Annotation<number>, seen: Annotation<unknown> });
@@ -107,6 +109,27 @@ describe("a graph that calls the API", () => {
       await until("both are over", async () => (await statuses()).every((status) => status !== "running"));
       close();
     });
+  });
+});
+
+it("a run's calls reach what its user reaches, and nobody's runs reach nothing", async () => {
+  const lists = oneNode(async () => ({
+    seen: (await new Client().threads.search()).map(({ thread_id }) => thread_id),
+  }));
+  await withEngine({ graphs: { lists }, auth: gateOf(ownersAuth()) }, async ({ app, engine }) => {
+    const close = composeInnerApi(engine, () => Promise.resolve({}));
+    const as = (user: string) => clientAs(app, { [USER_HEADER]: user });
+    const mine: Record<string, string> = {};
+    for (const user of ["ana", "bob"]) mine[user] = (await as(user).threads.create()).thread_id;
+    for (const user of ["ana", "bob"]) {
+      const { seen } = (await as(user).runs.wait(mine[user] ?? "", "lists", { input: {} })) as { seen: unknown };
+      expect(seen).toEqual([mine[user]]);
+    }
+    // As a run that came in over a channel, say.
+    const nobody = { tenantId: DEFAULT_TENANT, user: null };
+    const asked = actingAs({ home: engine.deps, who: () => nobody }, () => new Client().threads.search());
+    await expect(asked).rejects.toThrow("HTTP 401");
+    close();
   });
 });
 

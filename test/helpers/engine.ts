@@ -2,6 +2,7 @@
 import { Client } from "@langchain/langgraph-sdk";
 import { createApp } from "../../src/api/app.js";
 import {
+  type ComposedEngine,
   composeEngine,
   composeLoops,
   type EngineSettings,
@@ -16,7 +17,6 @@ import type { ThreadTtl } from "../../src/core/thread-ttl.js";
 import { approvalDefaults, type ProjectApprovals } from "../../src/engine/approval-policy.js";
 import { fireTimers } from "../../src/engine/commands/fire-timers.js";
 import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
-import type { Engine } from "../../src/engine/engine.js";
 import { graphsFrom } from "../../src/engine/graphs.js";
 import { tickMover } from "../../src/engine/loops/mover.js";
 import { tellingOf } from "../../src/engine/telling.js";
@@ -25,7 +25,7 @@ import { installClock, moveClock, withMovableClock } from "../../src/testing/clo
 import { createTestDatabase, type TestDatabase } from "./database.js";
 
 export type TestEngine = Readonly<{
-  engine: Engine;
+  engine: ComposedEngine;
   deps: Deps;
   db: TestDatabase;
   app: App;

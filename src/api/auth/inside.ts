@@ -6,7 +6,10 @@ import type { Who } from "../../engine/loopback.js";
 const ANYBODY: AuthUser = { identity: "", display_name: "", permissions: [], is_authenticated: false };
 
 /** Null: nobody's, which is let in like any other. A run has no more than its user: where there were scopes they hold, and handlers are asked. */
-export function principalOf({ tenantId, user, principal }: Who, auth: "open" | Readonly<{ module: unknown }>): Principal | null {
+export function principalOf(
+  { tenantId, user, principal }: Who,
+  auth: "open" | Readonly<{ module: unknown }>,
+): Principal | null {
   if (principal !== undefined) return principal;
   if (auth === "open") return { tenantId, user: ANYBODY, scopes: null, handled: false };
   if (user === null) return null;
