@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { createApp } from "../../src/api/app.js";
 import { type ApiServer, serveApi } from "../../src/api/server.js";
-import { type ComposedEngine, composeEngine, openParts, type Parts } from "../../src/compose.js";
+import { composeEngine, openParts, type Parts } from "../../src/compose.js";
 import { createLog } from "../../src/observe/log.js";
 import { startProxy, through } from "../helpers/proxy.js";
 import { StreamingModel } from "../helpers/streaming-model.js";
@@ -78,7 +78,7 @@ beforeAll(async () => {
   client = new Client({ apiUrl: server.url });
   const log = createLog("silent");
   const parts = openParts({ databaseUrl: db.url, bodies: "memory:", log, applicationName: "second api" });
-  const { graphs: loaded, settings } = engine as ComposedEngine;
+  const { graphs: loaded, settings } = engine;
   const other = await serveApi(createApp(composeEngine(parts, loaded, settings)), { port: 0 });
   second = { ...other, parts, client: new Client({ apiUrl: other.url }) };
 });

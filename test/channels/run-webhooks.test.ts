@@ -4,7 +4,7 @@ import { AIMessage } from "@langchain/core/messages";
 import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
 import { Webhook } from "standardwebhooks";
-import { composeLoops, type ComposedEngine } from "../../src/compose.js";
+import { composeLoops } from "../../src/compose.js";
 import { ANY_WEBHOOK, whyNot } from "../../src/delivery/channels/run-webhook.js";
 import { startStandIn, type StandInRequest, type StandInServer } from "../../src/testing/channels/stand-in.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
@@ -41,7 +41,7 @@ async function withReceiver(work: (told: Told) => Promise<void>, options: { loop
   try {
     const graphs = { graphs: { agent: graph }, webhookSecrets: [SECRET], webhookPrivate: true };
     await withEngine({ ...graphs, policies: { agent: { maxAttempts: 1 } } }, async (engine) => {
-      const loops = composeLoops(engine.engine as ComposedEngine, ["deliverer", "scheduler"], { concurrency: 1 });
+      const loops = composeLoops(engine.engine, ["deliverer", "scheduler"], { concurrency: 1 });
       const headers = { "content-type": "application/json" };
       const post = async (path: string, body?: unknown) =>
         engine.app.request(path, { method: "POST", headers, body: JSON.stringify(body ?? {}) });

@@ -85,7 +85,7 @@ it("a worker's graphs call an API that it has inside, and it tells webhooks wher
   const [, url = ""] = await api.waitFor(/"url":"(http:[^"]+)"[^\n]*listening/);
   const worker = startProcess(["worker", "--concurrency", "1"], {
     cwd,
-    env: { ...env(database.url, cwd), PERDURE_API_URL: url },
+    env: { ...env(database.url, cwd), PERDURE_API_URL: url, PERDURE_AUTH: "off" },
   });
   try {
     await until("the API is ready", async () => (await fetch(`${url}/ok`)).ok);

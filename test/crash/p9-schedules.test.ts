@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { AIMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
-import { type ComposedEngine, composeLoops, type Running } from "../../src/compose.js";
+import { composeLoops, type Running } from "../../src/compose.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { addFollowups, addPeople, addSchedule, contactId } from "../helpers/outreach.js";
 import { startProcess, type TestProcess } from "../helpers/processes.js";
@@ -170,7 +170,7 @@ it.each([
         "update followups set fire_at = fire_at - interval '1 min' where followup_id in (select followup_id from followups limit 1)",
       );
       await t.db.db.query("update timers set due_at = fire_at from followups where ref_id = followup_id");
-      const [scheduler] = composeLoops(t.engine as ComposedEngine, ["scheduler"], { concurrency: 1 }) as [Running];
+      const [scheduler] = composeLoops(t.engine, ["scheduler"], { concurrency: 1 }) as [Running];
       await t.db.db.tx(async (sql) => {
         await sql.query(`select 1 from ${rows} for update`);
         scheduler.start();
@@ -235,7 +235,7 @@ it(`${SOAK ? 200 : 20} schedules due together after three hours: each catches up
       const late = { cron: "0 * * * *", mode: "work", catchup: "latest", overlap: "skip", occurrence: threeHoursAgo };
       await addSchedule(t.db.db, { ...late, audience });
     }
-    const [scheduler] = composeLoops(t.engine as ComposedEngine, ["scheduler"], { concurrency: 1 }) as [Running];
+    const [scheduler] = composeLoops(t.engine, ["scheduler"], { concurrency: 1 }) as [Running];
     scheduler.start();
     const waits: number[] = [];
     await until(

@@ -1,6 +1,5 @@
 // An engine that is reached over Telegram: its API on a port, a deliverer, an account, and the stand-in that plays the channel.
 import { composeLoops, listenApi, type Running } from "../../src/compose.js";
-import type { ComposedEngine } from "../../src/compose.js";
 import { startTelegram, type TelegramStandIn } from "../../src/testing/channels/telegram.js";
 import { type EngineOptions, type TestEngine, withEngine } from "./engine.js";
 import { until } from "./wait.js";
@@ -27,7 +26,7 @@ export async function withTelegram<T>(options: ReachedOptions, work: (reached: R
       const running: Running[] = [];
       const api = await listenApi(engine.engine, { host: "127.0.0.1", port: 0 });
       const startDeliverer = (): Running => {
-        const loops = composeLoops(engine.engine as ComposedEngine, ["deliverer", "receiver"], { concurrency: 1 });
+        const loops = composeLoops(engine.engine, ["deliverer", "receiver"], { concurrency: 1 });
         for (const loop of loops) loop.start();
         const both = { start() {}, stop: async () => void (await Promise.all(loops.map((loop) => loop.stop()))) };
         running.push(both);

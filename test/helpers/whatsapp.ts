@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { AIMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
-import { composeLoops, type ComposedEngine, listenApi } from "../../src/compose.js";
+import { composeLoops, listenApi } from "../../src/compose.js";
 import { DEFAULT_TENANT, type DeliveryId } from "../../src/core/ids.js";
 import { listConversations } from "../../src/delivery/conversations.js";
 import { postDeliveries, postedOf } from "../../src/delivery/outbox.js";
@@ -34,7 +34,7 @@ export async function withWhatsApp<T>(settings: object, work: (reached: OnWhatsA
     return await withEngine({ graphs: { agent: echo } }, async (engine) => {
       const { db } = engine.deps;
       const api = await listenApi(engine.engine, { host: "127.0.0.1", port: 0 });
-      const [deliverer] = composeLoops(engine.engine as ComposedEngine, ["deliverer"], { concurrency: 1 });
+      const [deliverer] = composeLoops(engine.engine, ["deliverer"], { concurrency: 1 });
       deliverer?.start();
       try {
         const response = await fetch(`${api.url}/v1/channel-accounts`, {

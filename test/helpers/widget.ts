@@ -1,5 +1,5 @@
 // Browsers of the web widget without a browser: sessions, and what they read and write, over HTTP on a port.
-import { composeLoops, type ComposedEngine, listenApi } from "../../src/compose.js";
+import { composeLoops, listenApi } from "../../src/compose.js";
 import type { TestEngine } from "./engine.js";
 import { type EngineOptions, withEngine } from "./engine.js";
 
@@ -45,7 +45,7 @@ export async function withWidget<T>(options: EngineOptions, work: (widget: Widge
       apis.push(api);
       return api.url;
     };
-    const [scheduler] = composeLoops(engine.engine as ComposedEngine, ["scheduler"], { concurrency: 1 });
+    const [scheduler] = composeLoops(engine.engine, ["scheduler"], { concurrency: 1 });
     scheduler?.start();
     try {
       const url = await startApi();

@@ -3,7 +3,7 @@ import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { SignJWT } from "jose";
 import { expect, it } from "vitest";
-import { composeLoops, type ComposedEngine } from "../../src/compose.js";
+import { composeLoops } from "../../src/compose.js";
 import { approve } from "../../src/engine/approve.js";
 import { until } from "../helpers/wait.js";
 import { type Frame, IDENTITY_SECRET, type Page, readEvents, type Widget, withWidget } from "../helpers/widget.js";
@@ -219,7 +219,7 @@ it("what a schedule says to somebody who hasn't written yet is judged before it 
     const waiting = "select 1 from deliveries where source_kind = 'outreach' and status = 'pending'";
     await until("both are posted", async () => (await rowsOf(widget, waiting)).length === 2);
     await call("POST", "/v1/suppressions", { contact_key: "bob" });
-    const [deliverer] = composeLoops(widget.engine as ComposedEngine, ["deliverer"], { concurrency: 1 });
+    const [deliverer] = composeLoops(widget.engine, ["deliverer"], { concurrency: 1 });
     deliverer?.start();
     const over = "select status from deliveries where settled_at is not null or status = 'suppressed' order by status";
     const statusesOf = async () => (await rowsOf<{ status: string }>(widget, over)).map(({ status }) => status);
