@@ -130,6 +130,15 @@ export async function lockRecipient(
   return rows[0]?.locked ?? false;
 }
 
+/** One at a time for a tenant, so that as much work goes on as may and no more; false: another scheduler is at it. */
+export async function lockWork(sql: Sql, { tenantId }: Readonly<{ tenantId: TenantId }>): Promise<boolean> {
+  const { rows } = await sql.query<{ locked: boolean }>(
+    "select pg_try_advisory_xact_lock(hashtextextended($1, 7264861094)) as locked",
+    [tenantId],
+  );
+  return rows[0]?.locked ?? false;
+}
+
 /** It goes out now. */
 export async function markFired(
   sql: Sql,

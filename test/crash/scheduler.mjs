@@ -21,7 +21,7 @@ const agent = new StateGraph(MessagesAnnotation)
   .compile();
 const engine = composeEngine(parts, graphsFrom({ agent }), {
   ...{ databaseUrl, leaseMs: 15_000, pollMs: Number(POLL_MS ?? 200), moveAfterMs: 0, maxBlockMs: 60_000 },
-  ...{ previews: true, logLevel, retention: null, identityHeaders: false },
+  ...{ previews: true, logLevel, retention: null, identityHeaders: false, auth: "open" },
   ...{ approvals: approvalDefaults({}), policyOf: policiesFrom({}), outreachPerDay: 1_000 },
 });
 const [scheduler] = composeLoops(engine, ["scheduler"], { concurrency: 1 });

@@ -3,7 +3,7 @@ import type { Sql } from "../../core/deps.js";
 import { standingOf } from "../../delivery/audience.js";
 import { countReady } from "../../runs/runs.js";
 import type { FollowupRow } from "../../schedule/followups.js";
-import { lockRecipient, markFired, outreachRules, workUnderWay } from "../../schedule/occurrences.js";
+import { lockRecipient, lockWork, markFired, outreachRules, workUnderWay } from "../../schedule/occurrences.js";
 import { quietUntil } from "../../schedule/quiet-hours.js";
 import { databaseNow } from "../database-now.js";
 import type { OutreachLimits } from "../../core/outreach-limits.js";
@@ -14,7 +14,7 @@ const MOST_COUNTED = 500;
 export type Judged =
   /** It goes out. */
   | null
-  /** Somebody is at the same person just now. */
+  /** Somebody is at the same person, or at the tenant's work, just now. */
   | "held"
   /** As much work is under way as may be. */
   | "full"
@@ -40,7 +40,10 @@ export async function judgeOutreach(sql: Sql, followup: FollowupRow, limits: Out
   const now = await databaseNow(sql);
   const until = quietUntil(rules.quietHours, now, standing.timeZone ?? rules.timeZone);
   if (until !== null) return afterQuietHours(followup, now, until);
-  if (mode === "work" && (await isFull(sql, followup, limits))) return "full";
+  if (mode === "work") {
+    if (!(await lockWork(sql, followup))) return "held";
+    if (await isFull(sql, followup, limits)) return "full";
+  }
   await markFired(sql, followup);
   return null;
 }

@@ -102,6 +102,7 @@ const engine = composeEngine({ ...parts, deps }, graphs, {
   retention: null,
   approvals: approvalDefaults({}),
   identityHeaders: false,
+  auth: "open",
   policyOf: policiesFrom(policies),
   logLevel: "silent",
 });
