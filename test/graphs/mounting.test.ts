@@ -14,7 +14,8 @@ import { size } from "../helpers/soak.js";
 import { until } from "../helpers/wait.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const TSX = path.join(ROOT, "node_modules/tsx/dist/cli.mjs");
+/** Without a process between: it would be killed in place of the server. */
+const TSX = { NODE_OPTIONS: `--import=${import.meta.resolve("tsx")}` };
 
 let dir: string;
 let database: TestDatabase;
@@ -47,9 +48,17 @@ async function writeFiles(files: Readonly<Record<string, string>>): Promise<void
   await symlink(ROOT, path.join(dir, "node_modules/perdure"));
 }
 
-async function served(script: string, args: readonly string[], work: (apiUrl: string) => Promise<void>): Promise<void> {
+type Server = Readonly<{ script: string; args?: readonly string[]; env?: Readonly<Record<string, string>> }>;
+
+/** A file of the folder, as TypeScript. */
+const own = (file: string): Server => ({ script: path.join(dir, file), env: TSX });
+
+async function served(
+  { script, args = [], env: more = {} }: Server,
+  work: (apiUrl: string) => Promise<void>,
+): Promise<void> {
   const port = await quietPort();
-  const env = { DATABASE_URL: database.url, PERDURE_BODIES: `file://${dir}/bodies`, PORT: String(port) };
+  const env = { ...more, DATABASE_URL: database.url, PERDURE_BODIES: `file://${dir}/bodies`, PORT: String(port) };
   const server = startProcess(args, { script, cwd: dir, env });
   const apiUrl = `http://127.0.0.1:${port}/agents`;
   try {
@@ -84,7 +93,7 @@ async function takesWebSockets(apiUrl: string): Promise<void> {
 
 describe("as the README has it", () => {
   it.each(["hono.ts", "express.ts"])("%s serves the API, WebSockets included", { timeout: 120_000 }, (file) =>
-    served(TSX, [file], async (apiUrl) => {
+    served(own(file), async (apiUrl) => {
       await works(apiUrl);
       await takesWebSockets(apiUrl);
     }),
@@ -93,7 +102,7 @@ describe("as the README has it", () => {
   // Next itself is too large for each CI run: there its handlers are called as Next calls them, the soak builds and serves an app.
   it("Next's files answer requests as they come to its handlers", { timeout: 120_000 }, async () => {
     await writeFile(path.join(dir, "next-like.ts"), NEXT_LIKE);
-    await served(TSX, ["next-like.ts"], works);
+    await served(own("next-like.ts"), works);
   });
 
   it.runIf(size(0, 1) === 1)("an app of Next is built and served", { timeout: 900_000 }, async () => {
@@ -124,8 +133,8 @@ describe("as the README has it", () => {
     await symlink(ROOT, path.join(dir, "node_modules/perdure"));
     const next = path.join(dir, "node_modules/next/dist/bin/next");
     await run(next, ["build"]);
-    await served(next, ["start", "-H", "127.0.0.1"], works);
-    await served(next, ["dev", "-H", "127.0.0.1"], works);
+    await served({ script: next, args: ["start", "-H", "127.0.0.1"] }, works);
+    await served({ script: next, args: ["dev", "-H", "127.0.0.1"] }, works);
   });
 });
 
