@@ -80,8 +80,6 @@ const RULES: readonly Rule[] = [
   ["DELETE", "/runs/crons/:cron_id", ["crons:delete", CRON]],
   ["GET", "/v1/crons/:cron_id/firings", ["crons:read", CRON]],
 
-  ["POST", "/ui/:graph_id", "anybody"],
-
   ["PUT,GET,DELETE", "/store/items", "itself"],
   ["POST", "/store/items/search", "itself"],
   ["POST", "/store/namespaces", "itself"],
