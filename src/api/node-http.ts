@@ -3,7 +3,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import type { Context } from "hono";
-import { stream } from "hono/streaming";
 import { type ApiEnv, beside } from "./env.js";
 import { takenInTime } from "./slow-clients.js";
 
@@ -46,15 +45,7 @@ export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promis
   const gone = new AbortController();
   const leave = (): void => gone.abort();
   const outgoing = isWrapped(c) ? undefined : nodeHttp(c)?.outgoing;
-  if (outgoing === undefined) {
-    return stream(c, async (body) => {
-      body.onAbort(leave);
-      c.req.raw.signal.addEventListener("abort", leave, { once: true });
-      if (c.req.raw.signal.aborted) leave();
-      const cut = (): void => body.abort();
-      await write({ write: (text) => takenInTime(body.write(text), cut), gone: gone.signal, cut });
-    });
-  }
+  if (outgoing === undefined) return c.body(webBody(c, write, gone));
   outgoing.on("error", leave).on("close", () => {
     if (!outgoing.writableFinished) leave();
   });
@@ -63,6 +54,31 @@ export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promis
   const cut = (): void => void outgoing.destroy();
   void write({ write: (text) => room(outgoing, text, cut), gone: gone.signal, cut }).finally(() => outgoing.end());
   return RESPONSE_ALREADY_SENT;
+}
+
+/** For servers of web requests, and for middleware around us: it breaks when it is cut, so that who serves it breaks the connection off. */
+function webBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>, gone: AbortController): ReadableStream {
+  const leave = (): void => gone.abort();
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  const writer = writable.getWriter();
+  const encoder = new TextEncoder();
+  const { signal } = c.req.raw;
+  writer.closed.catch(leave);
+  signal.addEventListener("abort", leave, { once: true });
+  if (signal.aborted) leave();
+  const cut = (): void => {
+    const server = nodeHttp(c);
+    // Where our own server is behind the middleware, it need not hear of it from a stream's error.
+    if (server !== undefined) server.outgoing.destroy();
+    else writer.abort(new Error("the answer broke off")).catch(() => undefined);
+  };
+  // What is written for nobody is dropped.
+  const put = (text: string) => writer.write(encoder.encode(text)).catch(() => undefined);
+  void write({ write: (text) => takenInTime(put(text), cut), gone: gone.signal, cut }).finally(() => {
+    signal.removeEventListener("abort", leave);
+    writer.close().catch(() => undefined);
+  });
+  return readable;
 }
 
 /** The same for server-sent events. */

@@ -143,6 +143,8 @@ function whileConnected(
       await work(body, body.gone);
     } catch (error) {
       log(error, "an answer broke off");
+      // Its client is there, and must not take this for the end.
+      if (!body.gone.aborted) return body.cut();
     }
     if (!body.gone.aborted || onDisconnect === undefined || isShuttingDown(c)) return;
     await onDisconnect().catch((error: unknown) => log(error, "a run could not be cancelled after its client left"));
