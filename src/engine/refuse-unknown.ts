@@ -48,14 +48,14 @@ async function refuseUnknownNodes({ deps, graphs }: Engine, input: CreateRunInpu
   const graph = await graphOf(graphs, { assistant, request });
   const nodes = Object.keys(graph.nodes).filter((node) => node !== "__start__");
   const strange = named.filter(({ node, also }) => !nodes.includes(node) && node !== also);
+  if (strange.length === 0) return [];
+  const pin = await pinOfNext(deps.db, { ...input, ...assistant, goesOn: goesOn(request) });
+  // Other code is asked, which may have them.
+  if (pin !== "" && pin !== graphs.version(assistant.graphId)) return [];
   // A slip, after which a run would not stop where it was meant to, is refused; a name that is like none here is another graph's.
   const idle = strange.filter(({ stops, node }) => stops && nearest(node.slice(0, 200), nodes) === null);
   const unknown = strange.find((one) => !idle.includes(one));
-  const paths = idle.map(({ path }) => path);
-  if (unknown === undefined) return paths;
-  const pin = await pinOfNext(deps.db, { ...input, ...assistant, goesOn: goesOn(request) });
-  // Other code is asked, which may have it.
-  if (pin !== "" && pin !== graphs.version(assistant.graphId)) return paths;
+  if (unknown === undefined) return idle.map(({ path }) => path);
   throw new EngineError("bad_request", `${unknown.path}: ${unknownNode(unknown.node, assistant.graphId, nodes)}`);
 }
 

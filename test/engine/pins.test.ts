@@ -222,18 +222,24 @@ test("runs whose thread is held while their assistant is pinned follow by a time
   });
 });
 
-test("a breakpoint at a node that only the pinned version may have is not refused by an API of another one", async () => {
+test("a breakpoint at a node that only the pinned version may have is neither refused nor said to be ignored by an API of another one", async () => {
   await withEngine({ graphs: { graph: old }, workers: 0 }, async (t) => {
     await withDeploy(t, changed, async ({ app }) => {
-      const send = () =>
+      const send = (node: string) =>
         app.request("/runs", {
           method: "POST",
           headers: { "content-type": "application/json" },
-          body: JSON.stringify({ assistant_id: "graph", input: { log: [] }, interrupt_before: ["gate"] }),
+          body: JSON.stringify({ assistant_id: "graph", input: { log: [] }, interrupt_before: [node] }),
         });
-      expect((await send()).status).toBe(422);
+      const ignored = async (node: string) => {
+        const { status, headers } = await send(node);
+        return [status, headers.get("x-perdure-ignored-fields")];
+      };
+      expect((await send("aproval")).status).toBe(422);
+      expect(await ignored("gate")).toEqual([200, "interrupt_before%5B0%5D"]);
       await pinTo(t, OLD);
-      expect((await send()).status).toBe(200);
+      expect(await ignored("gate")).toEqual([200, null]);
+      expect(await ignored("aproval")).toEqual([200, null]);
     });
   });
 });
