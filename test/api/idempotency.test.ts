@@ -240,6 +240,7 @@ const NOT_CREATING = [
   "/threads/:thread_id/runs/:run_id/cancel",
   "/threads/:thread_id/state/checkpoint",
   "/threads/:thread_id/stream/events",
+  "/ui/:graph_id",
   "/v1/channels/:channel_account_id/webhook",
   "/v1/contacts",
   "/v1/deliveries/:delivery_id/resolve",
