@@ -25,7 +25,8 @@ async function served(app: Hono<ApiEnv>, isWrapped: boolean, work: (url: string)
     await next();
   });
   outer.route("/", app);
-  const server = createServer(getRequestListener((request, env) => outer.fetch(request, env)));
+  const listener = getRequestListener((request, env) => outer.fetch(request, env));
+  const server = createServer((request, response) => void listener(request, response));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   try {
     await work(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
