@@ -7,11 +7,14 @@ import { createTestDatabase } from "../helpers/database.js";
 import { quietPort } from "../helpers/ports.js";
 import { startProcess, type TestProcess } from "../helpers/processes.js";
 import { seeded } from "../helpers/random.js";
+import { size } from "../helpers/soak.js";
 import { sseEvents, type SseEvent } from "../helpers/sse.js";
 import { createProject } from "../cli/project.js";
 
 const EVENTS = 500;
 const DROPS = 10;
+/** Of the API process of one client. */
+const KILLS = size(3, 10);
 const counting = `
 import { setTimeout as sleep } from "node:timers/promises";
 import { Annotation, getWriter, START, StateGraph } from "@langchain/langgraph";
@@ -180,11 +183,11 @@ describe("over the thread protocol", () => {
   });
 
   it.each(["SSE", "WebSocket"] as const)(
-    `a stock client over %s has all of a run whose API process is killed ${DROPS} times, and its output`,
+    `a stock client over %s has all of a run whose API process is killed ${KILLS} times, and its output`,
     async (transport) => {
       await withProcesses(async ({ api, kill }) => {
         const apiUrl = await api(0);
-        const long = EVENTS * 4;
+        const long = (EVENTS * 4 * KILLS) / 10;
         const reconnectDelayMs = (attempt: number): number => 250 * attempt;
         const options = { apiUrl, threadId: randomUUID(), reconnectDelayMs, maxReconnectAttempts: 30 };
         const webSocketFactory = (url: string) => new WebSocket(url) as unknown as globalThis.WebSocket;
@@ -201,7 +204,7 @@ describe("over the thread protocol", () => {
             for await (const { params } of raw) numbers.push((params.data as { payload: number }).payload);
           })();
           await stream.run.start({ input: { to: long, ms: 100 } });
-          for (let n = 1; n <= DROPS; n += 1) {
+          for (let n = 1; n <= KILLS; n += 1) {
             const before = numbers.length;
             await expect.poll(() => numbers.length, { timeout: 60_000 }).toBeGreaterThan(Math.min(before, long - 1));
             await kill(0);
