@@ -17,7 +17,7 @@ export async function withDeploy(
   graph: unknown,
   work: (deployed: Deployed) => Promise<void>,
 ): Promise<void> {
-  const { settings, ...parts } = t.engine as ReturnType<typeof composeEngine>;
+  const { settings, ...parts } = t.engine;
   const engine = composeEngine(
     { deps: parts.deps, store: parts.store, source: null, keys: { current: null, old: [] }, close: async () => {} },
     graphsFrom({ graph }, { version: "v2" }),
