@@ -10,7 +10,8 @@ import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
 import { isShuttingDown, type OpenBody, streamBody, streamEvents } from "./node-http.js";
 
-const HEARTBEAT_MS = 5_000;
+export const HEARTBEAT_MS = 5_000;
+export const HEARTBEAT = ": heartbeat\n\n";
 const KEEP_ALIVE_MS = 1_000;
 
 export type SseOptions = Readonly<{
@@ -67,13 +68,12 @@ function sseOf(
 ): Response {
   const work = whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
     try {
-      for await (const item of open(signal))
-        await body.write(item.kind === "heartbeat" ? ": heartbeat\n\n" : frame(item.line));
+      for await (const item of open(signal)) await body.write(item.kind === "heartbeat" ? HEARTBEAT : frame(item.line));
     } catch (error) {
       const known = asEngineError(error);
       if (known === undefined) throw error;
       // The status is out already. Ending here in silence would look like the run's end.
-      await body.write(`event: error\ndata: ${JSON.stringify({ error: known.code, message: known.message })}\n\n`);
+      await body.write(errorFrame(known.code, known.message));
     }
   });
   return streamEvents(c, work);
@@ -95,6 +95,11 @@ export function openSse(
     }
     body.cut();
   });
+}
+
+/** As stock clients read why there is nothing more. */
+export function errorFrame(error: string, message: string): string {
+  return `event: error\ndata: ${JSON.stringify({ error, message })}\n\n`;
 }
 
 /** JSON text needs no splitting into data lines: its line breaks are escaped. */

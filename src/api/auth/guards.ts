@@ -1,11 +1,11 @@
 // Who may use which route: one table. A route that isn't in it is served to nobody who is held to anything.
 import { type Context, Hono } from "hono";
-import { HTTPException } from "hono/http-exception";
 import type { AccessEvent } from "../../core/access.js";
 import { reaches } from "../../core/access.js";
 import type { OwnResource } from "../../core/scopes.js";
 import type { Engine } from "../../engine/engine.js";
 import type { ApiEnv } from "../env.js";
+import { nothingServed } from "../http-errors.js";
 import { ask } from "./ask.js";
 import { unlessRefused, unlessToldInStream } from "./refusal.js";
 import { APPROVAL, ASSISTANT, CRON, DELIVERY, FOLLOWUP, RUN, RUN_OF_THREAD, THREAD, type Thing } from "./things.js";
@@ -137,7 +137,7 @@ export function guards(engine: Engine): Hono<ApiEnv> {
       const principal = c.get("principal");
       const isHeld = principal === undefined || principal.handled || principal.scopes?.includes("*") !== true;
       if (!isHeld || c.get("guarded") === true) return;
-      throw new HTTPException(404, { message: `Nothing is served at ${c.req.method} ${c.req.path}` });
+      throw nothingServed(c);
     }),
   );
   return routes;

@@ -5,12 +5,11 @@ import { HTTPException } from "hono/http-exception";
 import { isEngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError, statusOf } from "../http-errors.js";
+import { streamEvents } from "../node-http.js";
+import { asksForSocket, refuseSocket } from "../sockets.js";
+import { errorFrame } from "../sse.js";
 
 type C = Context<ApiEnv>;
-
-/** 4000 and the status that HTTP has for it. */
-const REFUSED = 4_000;
-const MOST_CHARACTERS = 100;
 
 export function unauthorized(message: string): HTTPException {
   return new HTTPException(401, { message });
@@ -27,7 +26,7 @@ export function unlessRefused(check: (c: C) => Promise<void>): MiddlewareHandler
       await check(c);
     } catch (error) {
       if (!asksForSocket(c)) throw error;
-      return refuseSocket(c, error);
+      return openAndRefuse(c, error);
     }
     return next();
   };
@@ -40,23 +39,18 @@ export function unlessToldInStream(check: (c: C) => Promise<void>): MiddlewareHa
       await check(c);
     } catch (error) {
       if (!isEngineError(error, "not_found")) throw error;
-      const told = { error: error.code, message: `${statusOf(error)}: ${error.message}` };
-      const headers = { "Content-Type": "text/event-stream", "Cache-Control": "no-cache" };
-      return c.body(`event: error\ndata: ${JSON.stringify(told)}\n\n`, 200, headers);
+      const told = errorFrame(error.code, `${statusOf(error)}: ${error.message}`);
+      return streamEvents(c, (body) => body.write(told));
     }
     return next();
   };
 }
 
-function asksForSocket(c: C): boolean {
-  return c.req.header("upgrade")?.toLowerCase() === "websocket" && c.env !== undefined;
-}
-
-function refuseSocket(c: C, error: unknown) {
+function openAndRefuse(c: C, error: unknown) {
   const { status, message } = told(error);
   if (status === undefined) throw error;
   const refuse = upgradeWebSocket(() => ({
-    onOpen: (_event, socket) => socket.close(REFUSED + status, message.slice(0, MOST_CHARACTERS)),
+    onOpen: (_event, socket) => refuseSocket(socket, status, message),
   }));
   return refuse(c, () => Promise.reject(error));
 }

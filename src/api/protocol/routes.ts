@@ -9,12 +9,10 @@ import { matches, type Subscription, threadEvents } from "../../engine/protocol/
 import type { ApiEnv } from "../env.js";
 import { json } from "../reply.js";
 import { pathId, readBody } from "../request.js";
-import { openSse } from "../sse.js";
+import { HEARTBEAT, HEARTBEAT_MS, openSse } from "../sse.js";
 import { runCommand } from "./commands.js";
 import { commandBody, eventsBody } from "./schemas.js";
 import { openSocket } from "./socket.js";
-
-const HEARTBEAT_MS = 5_000;
 
 export function protocolRoutes(engine: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
@@ -41,7 +39,7 @@ function events(c: Context<ApiEnv>, engine: Engine, threadId: ThreadId, wanted: 
   return openSse(c, engine, { thread_id: threadId }, async (body) => {
     const following = { ...of, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
     for await (const told of threadEvents(engine, following)) {
-      if (told === "heartbeat") await body.write(": heartbeat\n\n");
+      if (told === "heartbeat") await body.write(HEARTBEAT);
       else for (const event of told.events) if (matches(wanted, event)) await body.write(frame(event));
     }
   });

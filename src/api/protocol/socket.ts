@@ -13,6 +13,7 @@ import type { ApiEnv } from "../env.js";
 import { asEngineError, statusOf } from "../http-errors.js";
 import { pathId, readAs } from "../request.js";
 import { takenInTime } from "../slow-clients.js";
+import { asksForSocket, refuseSocket } from "../sockets.js";
 import { type Answer, refusal, runCommand } from "./commands.js";
 import { startPings } from "./pings.js";
 import { type CommandBody, commandBody, subscriptionParams, unsubscribeParams } from "./schemas.js";
@@ -22,8 +23,6 @@ type C = Context<ApiEnv>;
 
 const MAX_SUBSCRIPTIONS = 100;
 const MAX_WAITING = 1_000;
-/** Refused after it was opened, since browsers can't tell why one wasn't: 4000 and the status that HTTP has for it. */
-const REFUSED = 4_000;
 const TOO_MUCH = 1_008;
 
 /** Goes on to the next handler when no WebSocket is asked for. */
@@ -34,8 +33,7 @@ export function openSocket(engine: Engine): MiddlewareHandler<ApiEnv> {
     },
   }));
   return async (c, next) => {
-    if (c.req.header("upgrade")?.toLowerCase() !== "websocket" || c.env === undefined) return next();
-    return upgrade(c, next);
+    return asksForSocket(c) ? upgrade(c, next) : next();
   };
 }
 
@@ -45,7 +43,7 @@ function serve(engine: Engine, c: C, socket: WebSocket): void {
     threadId = pathId<ThreadId>(c, "thread_id");
   } catch (error) {
     if (!isEngineError(error)) throw error;
-    socket.close(REFUSED + statusOf(error), error.message.slice(0, 100));
+    refuseSocket(socket, statusOf(error), error.message);
     return;
   }
   const tenantId = c.get("tenantId");

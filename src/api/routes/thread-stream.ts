@@ -5,10 +5,8 @@ import type { Engine } from "../../engine/engine.js";
 import { placeOf, THREAD_STREAM_MODES, threadLines } from "../../engine/stream/thread-stream.js";
 import type { ApiEnv } from "../env.js";
 import { list, one, readQuery } from "../request.js";
-import { frame, openSse } from "../sse.js";
+import { frame, HEARTBEAT, HEARTBEAT_MS, openSse } from "../sse.js";
 import { findThread } from "./threads.js";
-
-const HEARTBEAT_MS = 5_000;
 
 const modes = list.pipe(z.array(z.enum(THREAD_STREAM_MODES)).optional());
 /** The JavaScript client says `stream_mode`, the specification `stream_modes`. */
@@ -26,7 +24,7 @@ export function threadStreamRoutes(engine: Engine): Hono<ApiEnv> {
     return openSse(c, engine, { thread_id: thread.threadId }, async (body) => {
       const listen = { tenantId, thread, modes: wanted, from, signal: body.gone, heartbeatMs: HEARTBEAT_MS };
       for await (const line of threadLines(engine, listen))
-        await body.write(line === "heartbeat" ? ": heartbeat\n\n" : frame(line));
+        await body.write(line === "heartbeat" ? HEARTBEAT : frame(line));
     });
   });
 
