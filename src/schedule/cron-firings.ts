@@ -2,6 +2,7 @@
 import type { Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { CronKey } from "./crons.js";
+import { takeTurn } from "./turns.js";
 
 export type CronFiringRow = Readonly<{
   occurrenceAt: Date;
@@ -46,12 +47,8 @@ export async function hasCronFiring(sql: Sql, key: CronKey, occurrenceAt: Date):
 }
 
 /** One at a time for a tenant, so that how many runs there are at a time holds; false: somebody else is at it. */
-export async function lockCronsOf(sql: Sql, tenantId: TenantId): Promise<boolean> {
-  const { rows } = await sql.query<{ locked: boolean }>(
-    "select pg_try_advisory_xact_lock(hashtextextended($1, 7264861093)) as locked",
-    [tenantId],
-  );
-  return rows[0]?.locked ?? false;
+export function lockCronsOf(sql: Sql, tenantId: TenantId): Promise<boolean> {
+  return takeTurn(sql, "crons", tenantId);
 }
 
 /** The runs of crons that haven't been seen to be over. */

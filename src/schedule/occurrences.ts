@@ -5,6 +5,7 @@ import type { AssistantId, ConversationId, FollowupId, RunId, ScheduleId, Tenant
 import type { FollowupStatus } from "./followups.js";
 import type { QuietHours } from "./quiet-hours.js";
 import type { ScheduleKey } from "./schedules.js";
+import { takeTurn } from "./turns.js";
 
 /** As `insertOccurrences` takes it: JSON. */
 export type NewOccurrence = Readonly<{
@@ -119,24 +120,13 @@ export async function outreachRules(
 }
 
 /** One at a time for a person, so that how much they get in a day holds; false: somebody else is at it. */
-export async function lockRecipient(
-  sql: Sql,
-  of: Readonly<{ tenantId: TenantId; recipient: string }>,
-): Promise<boolean> {
-  const { rows } = await sql.query<{ locked: boolean }>(
-    "select pg_try_advisory_xact_lock(hashtextextended($1, 7264861092)) as locked",
-    [`${of.tenantId} ${of.recipient}`],
-  );
-  return rows[0]?.locked ?? false;
+export function lockRecipient(sql: Sql, of: Readonly<{ tenantId: TenantId; recipient: string }>): Promise<boolean> {
+  return takeTurn(sql, "recipient", `${of.tenantId} ${of.recipient}`);
 }
 
 /** One at a time for a tenant, so that as much work goes on as may and no more; false: another scheduler is at it. */
-export async function lockWork(sql: Sql, { tenantId }: Readonly<{ tenantId: TenantId }>): Promise<boolean> {
-  const { rows } = await sql.query<{ locked: boolean }>(
-    "select pg_try_advisory_xact_lock(hashtextextended($1, 7264861094)) as locked",
-    [tenantId],
-  );
-  return rows[0]?.locked ?? false;
+export function lockWork(sql: Sql, { tenantId }: Readonly<{ tenantId: TenantId }>): Promise<boolean> {
+  return takeTurn(sql, "work", tenantId);
 }
 
 /** It goes out now. */
