@@ -1,9 +1,15 @@
 // Which run of a thread a client that follows the thread is shown: the one that is at work or comes next, else the last.
 import { PREPARED, type Sql } from "../core/deps.js";
 import type { RunId, TenantId, ThreadId } from "../core/ids.js";
+import type { RunRow } from "./runs.js";
 
 /** Where a follower is; null: at the beginning. Runs of a thread start one after the other. */
 export type After = Readonly<{ startedAt: Date; runId: RunId }>;
+/** After a run: by when it began, or what is nearest to that of one that never did. */
+export function afterRun({ runId, startedAt, finishedAt, createdAt }: RunRow): After {
+  return { startedAt: startedAt ?? finishedAt ?? createdAt, runId };
+}
+
 export type Ask = Readonly<{ tenantId: TenantId; threadId: ThreadId; after: After | null }>;
 
 /** So many runs that started out of the order in which they came are looked through. */

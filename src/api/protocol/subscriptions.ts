@@ -6,7 +6,6 @@ import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
 import { createRunEvents, type ProtocolEvent } from "../../engine/protocol/events.js";
 import {
-  currentRun,
   matches,
   storedEvents,
   type Subscription,
@@ -14,6 +13,7 @@ import {
   type Told,
 } from "../../engine/protocol/subscription.js";
 import type { RunKey } from "../../engine/reads.js";
+import { currentRun } from "../../engine/stream/follow-thread.js";
 import { asEngineError } from "../http-errors.js";
 
 /** What is read before a new subscription is answered, and need not be read again. */

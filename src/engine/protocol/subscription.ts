@@ -2,7 +2,6 @@
 import { isPrefixMatch } from "@langchain/langgraph/stream";
 import { reaches, type Within } from "../../core/access.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { nextRuns } from "../../runs/next-run.js";
 import type { RunRow } from "../../runs/runs.js";
 import { getThread } from "../../runs/threads.js";
 import { threadNotFound } from "../commands/patch-thread.js";
@@ -83,15 +82,6 @@ function eventsOf(events: RunEvents, item: Exclude<ThreadItem, { kind: "heartbea
     case "end":
       return events.end(item.run, item.gone);
   }
-}
-
-/** The run that a follower of the thread would be shown first. */
-export async function currentRun(
-  { deps, reads }: Pick<Engine, "deps" | "reads">,
-  of: OfThread,
-): Promise<RunRow | undefined> {
-  const [runId] = await nextRuns(deps.db, [{ ...of, after: null }]);
-  return runId && (await reads.run({ ...of, runId }));
 }
 
 /** Its events as far as they are stored now. */

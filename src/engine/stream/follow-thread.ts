@@ -3,7 +3,7 @@
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
 import { isTransientDbError } from "../../core/retry.js";
 import { isFinished } from "../../core/run.js";
-import type { After } from "../../runs/next-run.js";
+import { type After, afterRun, nextRuns } from "../../runs/next-run.js";
 import type { RunRow } from "../../runs/runs.js";
 import type { StreamLine } from "../../runs/stream-chunks.js";
 import type { Engine } from "../engine.js";
@@ -53,8 +53,17 @@ export async function* followThread(engine: Parts, options: FollowOptions): Asyn
     const last = yield* followRun(engine, { ...options, runId, afterId });
     afterId = -1;
     if (last === undefined) yield { kind: "heartbeat" };
-    else after = { startedAt: last.startedAt ?? last.finishedAt ?? last.createdAt, runId };
+    else after = afterRun(last);
   }
+}
+
+/** The run that a follower of the thread would be shown first. */
+export async function currentRun(
+  { deps, reads }: Pick<Engine, "deps" | "reads">,
+  of: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
+): Promise<RunRow | undefined> {
+  const [runId] = await nextRuns(deps.db, [{ ...of, after: null }]);
+  return runId && (await reads.run({ ...of, runId }));
 }
 
 /** The run as it was last seen; undefined when it was gone before it began. */

@@ -3,12 +3,12 @@
 import { EngineError, isBodyLost, isEngineError } from "../../core/errors.js";
 import { isUuid, type RunId, type TenantId, type ThreadId } from "../../core/ids.js";
 import { isFinished } from "../../core/run.js";
-import { type After, nextRuns } from "../../runs/next-run.js";
+import { type After, afterRun } from "../../runs/next-run.js";
 import type { RunRow } from "../../runs/runs.js";
 import type { Engine } from "../engine.js";
 import { renderText } from "../render.js";
 import { getStateAt, type OfThread } from "../state.js";
-import { followThread } from "./follow-thread.js";
+import { currentRun, followThread } from "./follow-thread.js";
 import { isOfProtocol } from "./protocol-names.js";
 
 export const THREAD_STREAM_MODES = ["run_modes", "lifecycle", "state_update"] as const;
@@ -87,18 +87,16 @@ type Start = Readonly<{ after: After | null; first?: RunId; firstAfterId?: numbe
 
 async function startOf(engine: Engine, key: Key, from: From): Promise<Start> {
   if (from === "start") return { after: BEFORE_ALL };
-  const runId = from === "now" ? await currentRun(engine, key) : from.runId;
-  if (runId === undefined) return { after: null };
+  if (from === "now") {
+    const run = await currentRun(engine, key);
+    if (run === undefined) return { after: null };
+    if (isFinished(run.status)) return { after: afterRun(run) };
+    return { after: null, first: run.runId, firstAfterId: undefined };
+  }
+  const { runId, line } = from;
   const run = await engine.reads.run({ tenantId: key.tenantId, runId });
   if (run?.threadId !== key.threadId) return { after: { startedAt: madeAt(runId), runId } };
-  const isOver = from === "now" ? isFinished(run.status) : from.line === "end";
-  if (isOver) return { after: { startedAt: run.startedAt ?? run.finishedAt ?? run.createdAt, runId } };
-  return { after: null, first: runId, firstAfterId: from === "now" ? undefined : Number(from.line) };
-}
-
-async function currentRun({ deps }: Engine, key: Key): Promise<RunId | undefined> {
-  const [runId] = await nextRuns(deps.db, [{ ...key, after: null }]);
-  return runId;
+  return line === "end" ? { after: afterRun(run) } : { after: null, first: runId, firstAfterId: line };
 }
 
 /** Ids carry the time when they were made: of a run that is gone it is all that is known. */
