@@ -7,10 +7,9 @@ import { EngineError, unlessGone } from "../../core/errors.js";
 import type { AssistantId, TenantId } from "../../core/ids.js";
 import { lockPin } from "../../runs/pins.js";
 import { unfinishedRunsOf } from "../../runs/runs.js";
-import { searchThreads } from "../../runs/threads.js";
 import { cancelRun } from "./cancel-run.js";
 import { isSystemAssistant } from "./create-assistant.js";
-import { deleteThread } from "./delete-thread.js";
+import { deleteThreadsLike } from "./delete-thread.js";
 import { isLockTimeout, LOCK_TIMEOUT } from "./pin-assistant.js";
 
 const AT_ONCE = 100;
@@ -36,7 +35,10 @@ export async function deleteAssistant(deps: Deps, deletion: Deletion): Promise<v
   }
   const key = { tenantId, assistantId: assistant.assistantId };
   for (;;) {
-    if (deleteThreads) await deleteThreadsOf(deps, { ...key, within: deletion.threadsWithin });
+    if (deleteThreads) {
+      const metadata = { assistant_id: assistant.assistantId };
+      await deleteThreadsLike(deps, { tenantId, metadata, within: deletion.threadsWithin ?? null });
+    }
     await endRunsOf(deps, key, deletion.moveAfterMs);
     const done = await deps.db
       .tx((sql) => deleteIfDone(sql, key))
@@ -44,19 +46,6 @@ export async function deleteAssistant(deps: Deps, deletion: Deletion): Promise<v
         throw isLockTimeout(error) ? tooBusy(key, error) : error;
       });
     if (done) return;
-  }
-}
-
-async function deleteThreadsOf(
-  deps: Deps,
-  { tenantId, assistantId, within = null }: Key & Readonly<{ within: Within | undefined }>,
-): Promise<void> {
-  const filter = { tenantId, metadata: { assistant_id: assistantId }, within };
-  const page = { ...filter, sortBy: "thread_id", sortOrder: "asc" } as const;
-  for (;;) {
-    const threads = await searchThreads(deps.db, { ...page, limit: AT_ONCE, offset: 0 });
-    if (threads.length === 0) return;
-    for (const { threadId } of threads) await deleteThread(deps, { tenantId, threadId });
   }
 }
 

@@ -1,29 +1,19 @@
 // Deletes what clients have made, for suites of tests that want to begin with nothing. Only where the installation says that it may be.
 import { searchAssistants } from "../../assistants/queries.js";
 import type { TenantId } from "../../core/ids.js";
-import { searchThreads } from "../../runs/threads.js";
 import type { Engine } from "../engine.js";
 import { isSystemAssistant } from "./create-assistant.js";
 import { deleteAssistant } from "./delete-assistant.js";
-import { deleteThread } from "./delete-thread.js";
+import { deleteThreadsLike } from "./delete-thread.js";
 
 const AT_ONCE = 100;
 
 export type What = Readonly<{ threads: boolean; assistants: boolean; store: boolean }>;
 
 export async function deleteEverything(engine: Engine, tenantId: TenantId, what: What): Promise<void> {
-  if (what.threads) await deleteThreads(engine, tenantId);
+  if (what.threads) await deleteThreadsLike(engine.deps, { tenantId });
   if (what.assistants) await deleteAssistants(engine, tenantId);
   if (what.store) await deleteItems(engine, tenantId);
-}
-
-async function deleteThreads({ deps }: Engine, tenantId: TenantId): Promise<void> {
-  const page = { tenantId, sortBy: "thread_id", sortOrder: "asc", limit: AT_ONCE, offset: 0 } as const;
-  for (;;) {
-    const threads = await searchThreads(deps.db, page);
-    if (threads.length === 0) return;
-    await Promise.all(threads.map(({ threadId }) => deleteThread(deps, { tenantId, threadId })));
-  }
 }
 
 async function deleteAssistants({ deps, edits }: Engine, tenantId: TenantId): Promise<void> {

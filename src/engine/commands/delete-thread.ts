@@ -6,13 +6,16 @@ import type { Deps, Sql } from "../../core/deps.js";
 import type { RunId, ThreadId, TimerId } from "../../core/ids.js";
 import { lockUnfinishedRuns } from "../../runs/runs.js";
 import { type LockedThread, lockThread, type ThreadKey } from "../../runs/thread-lock.js";
-import { deleteThreadRow } from "../../runs/threads.js";
+import { deleteThreadRow, searchThreads, type ThreadFilter } from "../../runs/threads.js";
 import { insertTombstone } from "../../runs/tombstones.js";
 import { workedFollowups } from "../../schedule/followups.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 import { derivedId } from "../followup-runs.js";
 import { removeDoomed } from "../remove-doomed.js";
 import { endRuns } from "./end-runs.js";
+
+/** Threads that are looked for together. */
+const AT_ONCE = 100;
 
 type Deleted = Readonly<{ ended: readonly RunId[]; objects: readonly DoomedPack[] }>;
 
@@ -35,6 +38,16 @@ export async function deleteThread(deps: Deps, key: ThreadKey, only?: If): Promi
     deps.log.warn(fields, "a deleted thread's objects can't be deleted yet; the sweep will do it");
   }
   return true;
+}
+
+/** All that anybody sees of those that a filter finds, also those that come meanwhile. */
+export async function deleteThreadsLike(deps: Deps, filter: ThreadFilter): Promise<void> {
+  const page = { ...filter, sortBy: "thread_id", sortOrder: "asc", limit: AT_ONCE, offset: 0 } as const;
+  for (;;) {
+    const threads = await searchThreads(deps.db, page);
+    if (threads.length === 0) return;
+    for (const { threadId } of threads) await deleteThread(deps, { tenantId: filter.tenantId, threadId });
+  }
 }
 
 /** Undefined when there is no such thread, or it isn't to go. */

@@ -1,7 +1,7 @@
 // Removes the states that a run with durability "exit" has stored on its way: while it ran they were what the next attempt would have gone
 // on from; once it is over only the one it ended in stays.
 import type { Deps } from "../../core/deps.js";
-import { isEngineError } from "../../core/errors.js";
+import { unlessGone } from "../../core/errors.js";
 import type { RunId } from "../../core/ids.js";
 import { getRun } from "../../runs/runs.js";
 import { endClaim, type TimerClaim } from "../../schedule/timer-claims.js";
@@ -19,13 +19,9 @@ export async function keepLastState(
   if (run !== undefined) {
     const only = { runId, keeps: run.resultCheckpointId };
     const policy = { keepLatest: 1, olderThanMs: null, outcomes: null, only };
-    await pruneThread(deps, {
-      ...{ tenantId, threadId: run.threadId, policy, thorough: false, dryRun: false },
-      ...hold,
-    }).catch((error: unknown) => {
-      // Of a run without a thread that anybody sees everything goes by itself.
-      if (!isEngineError(error, "not_found")) throw error;
-    });
+    const prune = { tenantId, threadId: run.threadId, ...hold, policy, thorough: false, dryRun: false };
+    // Of a run without a thread that anybody sees everything goes by itself.
+    await unlessGone(pruneThread(deps, prune));
   }
   await endClaim(deps.db, timer);
 }
