@@ -12,7 +12,6 @@ export type RunsMeasured = Readonly<{
   running: number;
   /** Executed by a worker whose lease is over: nobody has taken them over yet. */
   lost: number;
-  waitsForProvider: number;
   /** Failed, and nobody has said what is to be done. */
   needsAttention: number;
   breakersOpen: number;
@@ -30,7 +29,6 @@ export async function measureRuns(sql: Sql, limit: number): Promise<RunsMeasured
       (select count(*)::int from (select 1 from runs where status = 'running' limit $1) r) as running,
       (select count(*)::int from (
         select 1 from runs where status = 'running' and lease_expires_at < clock_timestamp() limit $1) r) as lost,
-      (select count(*)::int from (select 1 from runs where waits_for = 'provider' limit $1) r) as "waitsForProvider",
       (select count(*)::int from (
         select 1 from runs where waits_for = 'person' and resolved is null limit $1) r) as "needsAttention",
       (select count(*)::int from (select 1 from breakers where open_until > clock_timestamp() limit $1) b) as "breakersOpen"`,
