@@ -8,7 +8,6 @@ const UNSERVED: readonly (readonly [method: string, path: string])[] = [
   ["GET", "/mcp"],
   ["DELETE", "/mcp"],
   ["POST", "/a2a/:assistant_id"],
-  ["GET", "/threads/:thread_id/runs/:run_id/record"],
 ];
 
 /** Mount after the served routes: what one of them has taken never gets here. */
