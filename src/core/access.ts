@@ -13,6 +13,9 @@ export type AuthUser = Readonly<{
   [claim: string]: unknown;
 }>;
 
+/** Of a name that a run and a log may carry. */
+export const MAX_IDENTITY = 500;
+
 export type Principal = Readonly<{
   tenantId: TenantId;
   user: AuthUser;

@@ -3,7 +3,7 @@
 import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AccessEvent, AuthModule, AuthUser, Within } from "../../core/access.js";
-import { withinOf } from "../../core/access.js";
+import { MAX_IDENTITY, withinOf } from "../../core/access.js";
 import type { Deps } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import { isObject } from "../../core/json-parts.js";
@@ -12,7 +12,6 @@ import { stackFrames } from "../../observe/frames.js";
 import { forbidden, unauthorized } from "./refusal.js";
 
 const PATIENCE_MS = 10_000;
-const MAX_IDENTITY = 500;
 /** It goes along with each run. */
 const MAX_USER_CHARACTERS = 65_536;
 

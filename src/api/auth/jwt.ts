@@ -1,6 +1,6 @@
 // Tokens that somebody else signs: checked against the issuer's keys, which are fetched when one is named that isn't known yet.
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from "jose";
-import type { AuthUser } from "../../core/access.js";
+import { type AuthUser, MAX_IDENTITY } from "../../core/access.js";
 import { EngineError } from "../../core/errors.js";
 import { DEFAULT_TENANT, type TenantId } from "../../core/ids.js";
 import { isTenantId } from "../../runs/tenants.js";
@@ -69,7 +69,7 @@ const UNREACHED: ReadonlySet<string> = new Set(["ERR_JOSE_GENERIC", "ERR_JWKS_TI
 
 function userOf(payload: JWTPayload, { tenantClaim, permissionsClaim }: JwtSettings): TokenUser {
   const { sub = "", name, email } = payload;
-  if (sub === "" || sub.length > 500) throw unauthorized("Not authenticated: the token names nobody");
+  if (sub === "" || sub.length > MAX_IDENTITY) throw unauthorized("Not authenticated: the token names nobody");
   const tenant = tenantClaim === null ? DEFAULT_TENANT : payload[tenantClaim];
   if (typeof tenant !== "string" || !isTenantId(tenant)) {
     throw unauthorized(`Not authenticated: the token's ${tenantClaim} names no tenant`);
