@@ -56,8 +56,9 @@ export function createView(look: Look, actions: ViewActions) {
   const covers = matchMedia(COVERS);
   const items = createLog(log, [earlier, hello], title, {
     async onDecide(approvalId, decision) {
-      say(await actions.onDecide(approvalId, decision));
+      // At once: the buttons go, and whoever has the focus on one would be nowhere until the answer has come.
       input.focus();
+      say(await actions.onDecide(approvalId, decision));
     },
     onResend: actions.onResend,
   });
