@@ -66,9 +66,10 @@ function leftMs({ expiresAt, now }: Visiting): number {
 
 type Position = Readonly<{ afterSeq: number; told: InboxState | null }>;
 
-/** Everything that is new, then what has changed besides. */
+/** Everything that is new, then what has changed besides: looked at first, so that no change is told before the item that it came with. */
 async function tell(engine: Engine, visiting: Visiting, from: Position, body: OpenBody): Promise<Position> {
   let { afterSeq } = from;
+  const state = await inboxState(engine.deps.db, visiting);
   for (let page: InboxItem[] | null = null; page === null || page.length === PAGE; ) {
     page = await readInbox(engine.deps.db, { ...visiting, afterSeq, beforeSeq: null, limit: PAGE });
     for (const item of page) {
@@ -77,7 +78,6 @@ async function tell(engine: Engine, visiting: Visiting, from: Position, body: Op
       afterSeq = item.seq;
     }
   }
-  const state = await inboxState(engine.deps.db, visiting);
   const { typing, ...status } = state;
   const told = from.told;
   if (told?.typing !== typing) await body.write(`event: typing\ndata: ${JSON.stringify({ active: typing })}\n\n`);
