@@ -12,6 +12,7 @@ import {
   type StockCheckpointRow,
   stockCheckpoints,
   stockKey,
+  stockLabels,
   type StockLink,
   type StockOutline,
   stockOutline,
@@ -52,7 +53,12 @@ export type StockCheckpoint = StockLink &
     raw: Readonly<{ metadata: StockBlob; values: readonly StockBlob[]; writes: readonly StockBlob[] }>;
   }>;
 
-export type StockThread = Readonly<{ checkpoints: number; parts(): AsyncGenerator<readonly StockCheckpoint[]> }>;
+export type StockThread = Readonly<{
+  checkpoints: number;
+  /** How its application labels it. */
+  labels: Fields;
+  parts(): AsyncGenerator<readonly StockCheckpoint[]>;
+}>;
 
 const PART_BYTES = 8 * 1024 * 1024;
 const PART_CHECKPOINTS = 64;
@@ -63,6 +69,7 @@ const PART_CHECKPOINTS = 64;
  */
 export async function openStockThread(look: Look, threadId: string, shape: StockShape): Promise<StockThread> {
   const outline = await look((sql) => stockOutline(sql, threadId));
+  const labels = shape.labels ? await look((sql) => stockLabels(sql, threadId)) : {};
   const order = inOrderOfMaking(outline.checkpoints);
   const reader: Reader = {
     look,
@@ -73,7 +80,7 @@ export async function openStockThread(look: Look, threadId: string, shape: Stock
     seen: new Set(),
     last: new Map(),
   };
-  return { checkpoints: order.length, parts: () => partsOf(reader, order) };
+  return { checkpoints: order.length, labels, parts: () => partsOf(reader, order) };
 }
 
 type Reader = Readonly<{

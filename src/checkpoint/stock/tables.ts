@@ -2,9 +2,14 @@
 // are quoted: ours of the same names are others, and lead with a tenant.
 import type { Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
+import { isObject } from "../../core/json-parts.js";
 
 /** What differs between versions of the tables. */
-export type StockShape = Readonly<{ taskPath: boolean }>;
+export type StockShape = Readonly<{
+  taskPath: boolean;
+  /** Whether the application says beside them how its threads are labelled. */
+  labels: boolean;
+}>;
 
 export type StockKey = Readonly<{ ns: string; checkpointId: string }>;
 export type StockLink = StockKey & Readonly<{ parentId: string | null }>;
@@ -41,6 +46,9 @@ const COLUMNS: Readonly<Record<string, readonly string[]>> = {
   checkpoint_writes: [...["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"]],
 };
 
+/** A table or view that an application may make beside them: whose threads these are, the saver doesn't know. */
+const LABELS = "perdure_labels";
+
 /** Throws `config_invalid` naming what is missing when these are no tables of PostgresSaver, or may not be read. */
 export async function checkStockTables(sql: Sql, schema: string): Promise<StockShape> {
   const { rows } = await sql.query<{ name: string; column: string; readable: boolean }>(
@@ -49,7 +57,7 @@ export async function checkStockTables(sql: Sql, schema: string): Promise<StockS
     join pg_namespace n on n.oid = c.relnamespace
     join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
     where n.nspname = $1 and c.relname = any ($2)`,
-    [schema, Object.keys(COLUMNS)],
+    [schema, [...Object.keys(COLUMNS), LABELS]],
   );
   const there = new Set(rows.map(({ name, column }) => `${name}.${column}`));
   const missing = Object.entries(COLUMNS).flatMap(([name, columns]) =>
@@ -68,10 +76,29 @@ export async function checkStockTables(sql: Sql, schema: string): Promise<StockS
     const what = `"${schema}".${locked.name}`;
     throw new EngineError(
       "config_invalid",
-      `The role may not read ${what}. Grant it select on the tables of PostgresSaver.`,
+      `The role may not read ${what}. Grant it select on the tables of PostgresSaver, and on ${LABELS} if there is one.`,
     );
   }
-  return { taskPath: there.has("checkpoint_writes.task_path") };
+  const isLabelled = rows.some(({ name }) => name === LABELS);
+  if (isLabelled && !["thread_id", "metadata"].every((column) => there.has(`${LABELS}.${column}`))) {
+    throw new EngineError("config_invalid", `"${schema}".${LABELS} must have the columns thread_id and metadata`);
+  }
+  return { taskPath: there.has("checkpoint_writes.task_path"), labels: isLabelled };
+}
+
+/** How the application labels the thread. Throws `value_unsupported` when what it says is unclear. */
+export async function stockLabels(sql: Sql, threadId: string): Promise<Readonly<Record<string, unknown>>> {
+  const { rows } = await sql.query<{ metadata: unknown }>(
+    `select metadata
+    from "perdure_labels"
+    where thread_id = $1
+    limit 2`,
+    [threadId],
+  );
+  const [row = { metadata: {} }, other] = rows;
+  if (other === undefined && isObject(row.metadata)) return row.metadata;
+  const what = other === undefined ? "no object for it as metadata" : "several rows for it";
+  throw new EngineError("value_unsupported", `${LABELS} has ${what}`);
 }
 
 /** How many threads there are. */

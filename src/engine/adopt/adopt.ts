@@ -176,7 +176,7 @@ async function fill(
     });
     const { head, differences } = await readHead(engine, adoption, saver);
     const { checkpointId, interrupts } = head;
-    const settled = { checkpointId, interrupts, status: statusOf(head), ...copied };
+    const settled = { checkpointId, interrupts, status: statusOf(head), labels: thread.labels, ...copied };
     const settle = () => settleAdoption(deps, lease, adoption, settled, edits.moveAfterMs);
     await retryTransient(settle, { ...deps, deadlineMs: edits.leaseMs });
     return { ...copied, differences: [...copied.differences, ...differences] };

@@ -82,6 +82,7 @@ export async function whatIsThere(
 /** What the source says of the thread as a whole. */
 export type AdoptedHead = Readonly<{
   checkpointId: string | null;
+  labels: Readonly<Record<string, unknown>>;
   status: ThreadStatus;
   interrupts: readonly Question[];
   createdAt: Date | null;
@@ -114,7 +115,7 @@ export async function settleAdoption(
     const { tenantId, threadId } = lease;
     const timerId = deps.ids.next<TimerId>();
     await setTimer(sql, { tenantId, timerId, kind: "move", refId: threadId, when: { afterMs: moveAfterMs } });
-    await showAdopted(sql, { ...lease, ...head, metadata: threadMetadata(adoption) });
+    await showAdopted(sql, { ...lease, ...head, metadata: { ...head.labels, ...threadMetadata(adoption) } });
   });
 }
 
