@@ -86,7 +86,7 @@ async function writeSupersteps(engine: Engine, key: ThreadKey, asked: Import, gr
   const edit = { ...engine.edits, ...key, once: null, graphId, assistantId: assistantIdOf(asked, graphId) };
   await editThread(engine.deps, edit, async (lease) => {
     const saver = writeSaver(engine, lease);
-    const graph = await openGraph(engine, { tenantId: key.tenantId, thread }, saver);
+    const graph = await openGraph(engine, { tenantId: key.tenantId, thread }, saver, "threads.update");
     if (graph === undefined) throw new EngineError("internal", `Thread ${key.threadId} lost its graph`);
     for (const { asNode } of asked.supersteps.flatMap(({ updates }) => updates))
       refuseUnknownNode(graph, graphId, { asNode, address: {} });
