@@ -1,6 +1,6 @@
 // From a parsed run request to what the command takes: configuration merged as the wire has it, checkpoints in one place.
 import type { AssistantRow } from "../assistants/queries.js";
-import type { AuthUser, RunAccess } from "../core/access.js";
+import { type AuthUser, configuredAs, type RunAccess } from "../core/access.js";
 import type { Caller } from "../core/approval.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
@@ -85,7 +85,7 @@ function runRequest(body: RunCreate, asked: Asked): RunRequest {
       configurable: {
         ...forGraph(configurable ?? {}),
         ...passedHeaders(asked.headers, asked.headerRules),
-        ...authOf(asked.user),
+        ...configuredAs(asked.user),
       },
     },
     context: body.context ?? null,
@@ -107,16 +107,6 @@ function commandOf({ resume, update, goto }: NonNullable<RunCreate["command"]>):
     ...(resume === undefined ? {} : { resume }),
     ...(update === undefined ? {} : { update }),
     ...(goto === undefined ? {} : { goto }),
-  };
-}
-
-/** Under the names that graphs look for; nobody says them of themselves. */
-function authOf(user: AuthUser | null): Record<string, unknown> {
-  if (user === null) return {};
-  return {
-    langgraph_auth_user: user,
-    langgraph_auth_user_id: user.identity,
-    langgraph_auth_permissions: user.permissions,
   };
 }
 

@@ -25,6 +25,21 @@ export type Principal = Readonly<{
   handled: boolean;
 }>;
 
+/** How graphs are told who asked, in `configurable`. */
+export function configuredAs(user: AuthUser | null): Record<string, unknown> {
+  if (user === null) return {};
+  return {
+    langgraph_auth_user: user,
+    langgraph_auth_user_id: user.identity,
+    langgraph_auth_permissions: user.permissions,
+  };
+}
+
+/** Who asked for a run. The API puts it there, and lets nobody else. */
+export function userIn(configurable: Readonly<Record<string, unknown>> | undefined): AuthUser | null {
+  return (configurable?.["langgraph_auth_user"] ?? null) as AuthUser | null;
+}
+
 /** What somebody is about to do: `threads:read`. */
 export type AccessEvent = `${string}:${string}`;
 export type Granted<V> = Readonly<{ within: Within /** As the handler left it. */; value: V }>;

@@ -2,6 +2,7 @@
 // the turn came from, whatever the model was told.
 import { z } from "zod";
 import { v5 as uuidv5 } from "uuid";
+import { type AuthUser, userIn } from "../core/access.js";
 import type { Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import type { FollowupLimits } from "../core/followup-limits.js";
@@ -32,6 +33,7 @@ type Place = Readonly<{
   threadId: ThreadId;
   runId: RunId;
   timeZone: string | null;
+  user: AuthUser | null;
   key: string;
   limits: FollowupLimits;
 }>;
@@ -43,7 +45,8 @@ function placeOf({ tx, config, key }: EffectCall, name: string): Place {
   }
   const zone = config.configurable?.["time_zone"];
   const { tenantId, threadId, runId, followups: limits } = port;
-  return { tx, tenantId, threadId, runId, key, limits, timeZone: typeof zone === "string" ? zone : null };
+  const user = userIn(config.configurable);
+  return { tx, tenantId, threadId, runId, key, limits, user, timeZone: typeof zone === "string" ? zone : null };
 }
 
 /** What can't be done is an answer that the model can do something about. */

@@ -2,8 +2,6 @@
 import { PREPARED, type Sql } from "../core/deps.js";
 import type { TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
-import type { ThreadTtl } from "../core/thread-ttl.js";
-import { refuseReuse } from "./tombstones.js";
 
 export type ThreadKey = Readonly<{ tenantId: TenantId; threadId: ThreadId }>;
 export type LockedThread = ThreadKey &
@@ -35,30 +33,6 @@ export async function lockThreadIfFree(sql: Sql, key: ThreadKey): Promise<Locked
     key.threadId,
   ]);
   return rowCount === 0 ? undefined : "held";
-}
-
-/** Creates the thread unless it exists, then locks it. Throws `conflict` for the id of a deleted thread. */
-export async function ensureThread(
-  sql: Sql,
-  thread: ThreadKey &
-    Readonly<{ ephemeral: boolean; metadata?: Readonly<Record<string, unknown>>; ttl?: ThreadTtl | null }>,
-): Promise<LockedThread & Readonly<{ isNew: boolean }>> {
-  const { rowCount } = await sql.query(
-    `insert into threads (tenant_id, thread_id, ephemeral, metadata, ttl_minutes, ttl_strategy)
-    values ($1, $2, $3, $4, $5, $6)
-    on conflict do nothing`,
-    [
-      thread.tenantId,
-      thread.threadId,
-      thread.ephemeral,
-      JSON.stringify(thread.metadata ?? {}),
-      thread.ttl?.minutes ?? null,
-      thread.ttl?.strategy ?? null,
-    ],
-  );
-  const isNew = rowCount > 0;
-  if (isNew) await refuseReuse(sql, thread);
-  return { ...((await lockThread(sql, thread)) as LockedThread), isNew };
 }
 
 /** Sets the status, merges `metadata` in, and notes what changed; with `quiet` nothing did for who sorts threads by that. */

@@ -5,7 +5,8 @@ import type { Sql } from "../core/deps.js";
 import type { AssistantId, RunId, TenantId, ThreadId } from "../core/ids.js";
 import type { ThreadStatus } from "../core/run.js";
 import type { ThreadTtl } from "../core/thread-ttl.js";
-import type { ThreadKey } from "./thread-lock.js";
+import { type LockedThread, lockThread, type ThreadKey } from "./thread-lock.js";
+import { refuseReuse } from "./tombstones.js";
 
 export type ThreadRow = Readonly<{
   threadId: ThreadId;
@@ -52,6 +53,19 @@ export async function insertThread(sql: Sql, thread: NewThread): Promise<ThreadR
     ],
   );
   return rows[0];
+}
+
+/** Creates the thread unless it exists; locked either way. Throws `conflict` for the id of a deleted thread. */
+export async function ensureThread(sql: Sql, thread: NewThread): Promise<LockedThread & Readonly<{ isNew: boolean }>> {
+  const made = await insertThread(sql, thread);
+  // Nobody else sees it before this transaction ends.
+  if (made !== undefined) {
+    await refuseReuse(sql, thread);
+    return { ...made, tenantId: thread.tenantId, isNew: true };
+  }
+  const found = await lockThread(sql, thread);
+  // Deleted just now: then it is refused.
+  return found === undefined ? ensureThread(sql, thread) : { ...found, isNew: false };
 }
 
 /** The thread, ephemeral ones included. */

@@ -11,7 +11,7 @@ import { followupRecord } from "../../engine/followup-record.js";
 import { refusingUnclear } from "../../engine/refusing-unclear.js";
 import { FOLLOWUP_STATUSES, getFollowup, listFollowups } from "../../schedule/followups.js";
 import type { When } from "../../schedule/when.js";
-import { ask } from "../auth/ask.js";
+import { ask, userOf } from "../auth/ask.js";
 import { mayUseAssistant } from "../auth/ask-run.js";
 import type { ApiEnv } from "../env.js";
 import { markReplayed, onceOf } from "../idempotency.js";
@@ -64,7 +64,7 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
     await refuseOthersAssistant(engine, c, assistantId);
     const create = {
       ...{ tenantId: c.get("tenantId"), threadId, ...asked, when: whenOf(when) },
-      ...{ notAfter, cancelIfPersonWrites, limits: engine.followups, once: onceOf(engine, c) },
+      ...{ notAfter, cancelIfPersonWrites, limits: engine.followups, once: onceOf(engine, c), user: userOf(c) },
       ...{ conversationId: (conversationId ?? null) as ConversationId | null, assistantId: assistantId ?? null },
     };
     const { followup, warnings, again } = await refusing(() => createFollowup(engine, create));

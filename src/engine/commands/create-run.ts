@@ -10,8 +10,8 @@ import type { Caller } from "../../core/approval.js";
 import { appendEvent } from "../../runs/events.js";
 import { pinOfNext } from "../../runs/pins.js";
 import { belongingsOfRuns, insertRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
-import { ensureThread, lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
-import { patchThreadRow } from "../../runs/threads.js";
+import { lockThread, updateThreadStatus, type LockedThread } from "../../runs/thread-lock.js";
+import { ensureThread, patchThreadRow } from "../../runs/threads.js";
 import { setTimer } from "../../schedule/timers.js";
 import { lackedNodes, refuseMisfit } from "../fit.js";
 import { type Answers, countVote, refuseStrangers } from "./answer.js";
@@ -148,9 +148,7 @@ async function findOrMakeThread(deps: Deps, sql: Sql, input: CreateRunInput, run
   }
   const key = { tenantId, threadId: input.threadId };
   const thread =
-    input.ifNotExists === "create"
-      ? await ensureThread(sql, { ...key, ephemeral: false, metadata, ttl })
-      : await lockThread(sql, key);
+    input.ifNotExists === "create" ? await ensureThread(sql, { ...key, metadata, ttl }) : await lockThread(sql, key);
   const isTheirs = thread !== undefined && (("isNew" in thread && thread.isNew) || reaches(within, thread.metadata));
   if (!isTheirs || thread.ephemeral) {
     throw new EngineError("not_found", `Thread with ID ${input.threadId} not found`, { details: { run_id: runId } });

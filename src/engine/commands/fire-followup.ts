@@ -1,18 +1,20 @@
 // A follow-up is due: the text that was written then is told, or the graph is run for it on a thread of its own, with what was said
 // until then. Each is a run with an id that follows from the follow-up's, so that whoever fires it twice makes one.
 import type { AssistantRow } from "../../assistants/queries.js";
+import { configuredAs } from "../../core/access.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { FollowupId, RunId, ThreadId } from "../../core/ids.js";
 import { getConversation, lockReachability } from "../../delivery/conversations.js";
 import { endQuietHours } from "../../delivery/outbox.js";
 import { getRun, hasWrittenSince } from "../../runs/runs.js";
-import { ensureThread, lockThreadIfFree, type ThreadKey } from "../../runs/thread-lock.js";
+import { type LockedThread, lockThreadIfFree, type ThreadKey } from "../../runs/thread-lock.js";
+import { ensureThread } from "../../runs/threads.js";
 import { type FollowupRow, getFollowup, lockFollowup, updateFollowup } from "../../schedule/followups.js";
 import { claimDueTimer, finishTimer, postponeTimer, type TimerRow } from "../../schedule/timers.js";
 import { insertAccepted } from "./create-run.js";
 import { type Judged, judgeOutreach } from "./judge-outreach.js";
 import { parkFollowup } from "./park-followup.js";
-import { contentOf, derivedId, EMPTY_REQUEST, priorityOfFollowup } from "../followup-runs.js";
+import { contentOf, derivedId, EMPTY_REQUEST, priorityOfFollowup, workThreadMetadata } from "../followup-runs.js";
 import type { RunRequest } from "./request.js";
 import { type TellEngine, tellFollowup } from "./tell-followup.js";
 
@@ -48,7 +50,7 @@ export async function fireFollowup(engine: TellEngine, timer: TimerRow): Promise
     if (followup.mode === "remind") {
       await tellFollowup(engine, sql, { followup, thread, assistant, text: contentOf(followup).instruction });
     } else {
-      await startWork(deps, sql, followup, assistant);
+      await startWork(deps, sql, { followup, thread, assistant });
     }
     return true;
   });
@@ -119,10 +121,18 @@ async function isOver(sql: Sql, at: Date): Promise<boolean> {
 }
 
 /** The thread is made with it, and takes over what the conversation has come to when the run begins. */
-async function startWork(deps: Deps, sql: Sql, followup: FollowupRow, assistant: AssistantRow): Promise<void> {
+async function startWork(
+  deps: Deps,
+  sql: Sql,
+  {
+    followup,
+    thread: root,
+    assistant,
+  }: Readonly<{ followup: FollowupRow; thread: LockedThread; assistant: AssistantRow }>,
+): Promise<void> {
   const { tenantId, followupId, conversationId } = followup;
   const place: ThreadKey = { tenantId, threadId: derivedId<ThreadId>(followupId, "thread") };
-  const thread = await ensureThread(sql, { ...place, ephemeral: false });
+  const thread = await ensureThread(sql, { ...place, metadata: workThreadMetadata(followup, root) });
   const runId = derivedId<RunId>(followupId, "work");
   await insertAccepted(deps, sql, {
     input: {
@@ -144,11 +154,12 @@ async function startWork(deps: Deps, sql: Sql, followup: FollowupRow, assistant:
 }
 
 function workRequest(followup: FollowupRow): RunRequest {
-  const { about, instruction } = contentOf(followup);
+  const { about, instruction, user = null } = contentOf(followup);
   const text = `Follow-up that is due now (${about}): ${instruction}`;
   const message = {
     ...{ type: "human", id: `fu:${followup.followupId}`, content: text },
     additional_kwargs: { followup: true },
   };
-  return { ...EMPTY_REQUEST, input: { messages: [message] }, begins_from: followup.threadId };
+  const config = { configurable: configuredAs(user) };
+  return { ...EMPTY_REQUEST, config, input: { messages: [message] }, begins_from: followup.threadId };
 }

@@ -7,7 +7,8 @@ import {
   insertConversation,
   updateConversation,
 } from "../../delivery/conversations.js";
-import { ensureThread, lockThread } from "../../runs/thread-lock.js";
+import { lockThread } from "../../runs/thread-lock.js";
+import { ensureThread } from "../../runs/threads.js";
 import type { Engine } from "../engine.js";
 import { parsed } from "../parsed.js";
 import { newConversationId } from "./inbound-of.js";
@@ -45,7 +46,7 @@ export async function putConversation(
       conversationId: known?.conversationId ?? newConversationId(deps, adapter, at),
       threadId: threadId ?? known?.threadId ?? deps.ids.next<ThreadId>(),
     };
-    if (known === undefined && threadId === null) await ensureThread(sql, { tenantId, ...place, ephemeral: false });
+    if (known === undefined && threadId === null) await ensureThread(sql, { tenantId, ...place });
     const made = known === undefined && (await insertConversation(sql, { ...at, ...place, address, person: null }));
     // Somebody else may just have begun it.
     const key = made ? { tenantId, ...place } : await findConversation(sql, at);

@@ -1,6 +1,7 @@
 // Schedules a follow-up: one row and its timer, in the caller's transaction. Where its answer goes is where the turn came from; nobody
 // can choose it.
 import { createHash } from "node:crypto";
+import type { AuthUser } from "../../core/access.js";
 import type { Sql } from "../../core/deps.js";
 import type { FollowupLimits } from "../../core/followup-limits.js";
 import type { FollowupId, RunId, TenantId, ThreadId, TimerId } from "../../core/ids.js";
@@ -17,6 +18,7 @@ import {
 } from "../../schedule/followups.js";
 import { setTimer } from "../../schedule/timers.js";
 import { databaseNow } from "../database-now.js";
+import type { FollowupContent } from "../followup-runs.js";
 import { instantOf, isoDurationMs, localText, UnclearTime, type When } from "../../schedule/when.js";
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -31,6 +33,8 @@ export type FollowupAsked = Readonly<{
   /** An ISO 8601 duration after its time, from when on it isn't wanted any more. */
   notAfter?: string | undefined;
   cancelIfPersonWrites?: boolean | undefined;
+  /** Who asks, where that is known: the run that does it is told. */
+  user?: AuthUser | null;
 }>;
 
 /** What a follow-up is of: the run that promises it, or a thread on which somebody asks for it. */
@@ -99,7 +103,7 @@ export async function scheduleFollowup(
       mode: asked.mode,
     },
     ...{ assistantId: origin.assistantId, graphId: origin.graphId, conversationId: origin.conversationId },
-    content: Buffer.from(JSON.stringify({ about: asked.about, instruction: asked.instruction }), "utf8"),
+    content: Buffer.from(JSON.stringify(contentFrom(asked)), "utf8"),
     ...{
       fireAt: at,
       localTime,
@@ -113,6 +117,10 @@ export async function scheduleFollowup(
   if (followup === undefined) throw new FollowupRefused("The same follow-up was scheduled at the same moment");
   await setTimer(sql, { tenantId, timerId: asked.timerId, kind: "followup", refId: followupId, when: { at } });
   return scheduled(followup, zone.warnings);
+}
+
+function contentFrom({ about, instruction, user = null }: FollowupAsked): FollowupContent {
+  return { about, instruction, ...(user !== null && { user }) };
 }
 
 function scheduled(followup: FollowupRow, warnings: readonly string[]): Scheduled {

@@ -1,6 +1,6 @@
 // One claimed run to one outcome: hold the lease, load, stream, look where the graph stopped, settle.
 import { type BaseCheckpointSaver, type BaseStore, END, RunControl } from "@langchain/langgraph";
-import type { AuthUser } from "../../core/access.js";
+import { userIn } from "../../core/access.js";
 import type { ApprovalPolicy } from "../../core/approval.js";
 import type { Lease } from "../../core/clock.js";
 import type { Deps } from "../../core/deps.js";
@@ -286,8 +286,7 @@ async function streamRequest(
 
 /** Whom the graph's own calls of the API are for: who made the run. */
 function actingOf(deps: Deps, { lease, stop, rest }: Attempt, { config }: RunRequest): Acting {
-  // The API puts it there, and lets nobody else.
-  const user = (config.configurable?.["langgraph_auth_user"] ?? null) as AuthUser | null;
+  const user = userIn(config.configurable);
   const who = { tenantId: lease.tenantId, user };
   return { home: deps, who: () => who, threadId: lease.threadId, signal: stop, ...(rest && { rest }) };
 }
