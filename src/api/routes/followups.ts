@@ -1,19 +1,14 @@
 // Follow-ups: what was promised for later, on which thread, and how far it has come.
 import { type Context, Hono } from "hono";
 import { z } from "zod";
-import { EngineError } from "../../core/errors.js";
-import type { ConversationId, FollowupId, ThreadId, TimerId } from "../../core/ids.js";
-import { cancelFollowupIn, rescheduleFollowupIn } from "../../engine/commands/change-followup.js";
-import { createFollowup } from "../../engine/commands/create-followup.js";
-import { FollowupRefused } from "../../engine/commands/schedule-followup.js";
+import type { FollowupId, ThreadId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
 import { followupRecord } from "../../engine/followup-record.js";
-import { refusingUnclear } from "../../engine/refusing-unclear.js";
-import { FOLLOWUP_STATUSES, getFollowup, listFollowups } from "../../schedule/followups.js";
+import { FOLLOWUP_STATUSES, listFollowups } from "../../schedule/followups.js";
 import type { When } from "../../schedule/when.js";
-import { ask, userOf } from "../auth/ask.js";
-import { mayUseAssistant } from "../auth/ask-run.js";
+import { ask } from "../auth/ask.js";
 import type { ApiEnv } from "../env.js";
+import { cancelFollowup, findFollowup, rescheduleFollowup, scheduleFollowup } from "../followups.js";
 import { markReplayed, onceOf } from "../idempotency.js";
 import { json } from "../reply.js";
 import { integer, one, pathId, readBody, readQuery } from "../request.js";
@@ -34,11 +29,7 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
     tenantId: c.get("tenantId"),
     followupId: pathId<FollowupId>(c, "followup_id"),
   });
-  const found = async (c: Context<ApiEnv>) => {
-    const followup = await getFollowup(deps.db, keyOf(c));
-    if (followup === undefined) throw new EngineError("not_found", `Follow-up ${keyOf(c).followupId} not found`);
-    return followup;
-  };
+  const found = (c: Context<ApiEnv>) => findFollowup(engine, keyOf(c));
 
   routes.get("/v1/followups", async (c) => {
     const { thread_id: threadId, status = null, ...page } = readQuery(c, followupList);
@@ -50,71 +41,35 @@ export function followupRoutes(engine: Engine): Hono<ApiEnv> {
 
   routes.get("/v1/followups/:followup_id", async (c) => json(c, followupRecord(await found(c))));
 
-  /** The answer goes to the conversation that is named, or where the thread's last turn came from. */
   routes.post("/v1/threads/:thread_id/followups", async (c) => {
     const threadId = pathId<ThreadId>(c, "thread_id");
-    const {
-      not_after: notAfter,
-      cancel_if_person_writes: cancelIfPersonWrites,
-      conversation_id: conversationId,
-      assistant_id: assistantId,
-      when,
-      ...asked
-    } = await readBody(c, followupCreate);
-    await refuseOthersAssistant(engine, c, assistantId);
-    const create = {
-      ...{ tenantId: c.get("tenantId"), threadId, ...asked, when: whenOf(when) },
-      ...{ notAfter, cancelIfPersonWrites, limits: engine.followups, once: onceOf(engine, c), user: userOf(c) },
-      ...{ conversationId: (conversationId ?? null) as ConversationId | null, assistantId: assistantId ?? null },
-    };
-    const { followup, warnings, again } = await refusing(() => createFollowup(engine, create));
+    const { not_after, cancel_if_person_writes, conversation_id, assistant_id, when, ...asked } = await readBody(
+      c,
+      followupCreate,
+    );
+    const { followup, warnings, again } = await scheduleFollowup(engine, c, {
+      ...{ threadId, ...asked, when: whenOf(when), notAfter: not_after },
+      ...{ cancelIfPersonWrites: cancel_if_person_writes, once: onceOf(engine, c) },
+      ...{ conversationId: conversation_id, assistantId: assistant_id },
+    });
     if (again) markReplayed(c);
     return json(c, { ...followupRecord(followup), warnings }, again ? 200 : 201);
   });
 
   routes.post("/v1/followups/:followup_id/cancel", async (c) => {
-    const key = await found(c);
-    const timerId = deps.ids.next<TimerId>();
-    const { outcome } = await deps.db.tx((sql) =>
-      cancelFollowupIn(sql, { ...key, threadId: null, timerId, reason: "over the API" }),
-    );
-    deps.notifier.notify("timers");
+    const outcome = await cancelFollowup(engine, await found(c), "over the API");
     return json(c, { ...followupRecord(await found(c)), outcome });
   });
 
   routes.post("/v1/followups/:followup_id/reschedule", async (c) => {
-    const key = await found(c);
+    const followup = await found(c);
     const { when } = await readBody(c, followupReschedule);
-    const change = {
-      ...{ ...key, threadId: null, timerId: deps.ids.next<TimerId>() },
-      ...{ when: whenOf(when), limits: engine.followups },
-    };
-    await refusing(() => deps.db.tx((sql) => rescheduleFollowupIn(sql, change)));
-    deps.notifier.notify("timers");
-    return json(c, followupRecord(await found(c)));
+    return json(c, followupRecord(await rescheduleFollowup(engine, followup, whenOf(when))));
   });
 
   return routes;
 }
 
-/** To who may not use it, it isn't there. */
-async function refuseOthersAssistant(engine: Engine, c: Context<ApiEnv>, id: string | undefined): Promise<void> {
-  const tenantId = c.get("tenantId");
-  const assistant = id === undefined ? undefined : await engine.assistant({ tenantId, idOrGraphId: id });
-  if (assistant === undefined || (await mayUseAssistant(engine, c, assistant))) return;
-  throw new EngineError("bad_request", `assistant_id: there is no assistant ${JSON.stringify(id)}`);
-}
-
 function whenOf(when: z.output<typeof followupReschedule>["when"]): When {
   return "in" in when ? when : { at: when.at, timeZone: when.time_zone, weekday: when.weekday };
-}
-
-/** What a model is told as an answer, a program is told as an error. */
-async function refusing<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await refusingUnclear(work);
-  } catch (error) {
-    if (error instanceof FollowupRefused) throw new EngineError("conflict", error.message);
-    throw error;
-  }
 }
