@@ -17,6 +17,7 @@ const ONLY_IN: readonly (readonly [package_: RegExp, folders: readonly string[]]
   [/^pg$/, ["db"]],
   [/^@aws-sdk\/|^@smithy\//, ["bodies"]],
   [/^@?hono(\/|$)/, ["api"]],
+  [/^@modelcontextprotocol\//, ["api"]],
   [/^(@langchain\/|langchain$)/, ["checkpoint", "effects", "engine", "index.ts", "testing", "testing.ts"]],
   [/^pino$|^prom-client$|^@opentelemetry\//, ["observe"]],
 ];

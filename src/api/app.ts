@@ -27,6 +27,7 @@ import { docsRoutes } from "./routes/docs.js";
 import { metaRoutes } from "./routes/meta.js";
 import { measureRequests, metricsRoutes } from "./routes/metrics.js";
 import { notImplementedRoutes } from "./routes/not-implemented.js";
+import { mcpRoutes } from "./mcp/routes.js";
 import { runLogRoutes } from "./routes/run-log.js";
 import { protocolRoutes } from "./protocol/routes.js";
 import { runRoutes } from "./routes/runs.js";
@@ -99,6 +100,7 @@ export function createApp(engine: Engine, options: AppOptions = {}): Hono {
   app.route("/", scheduleRoutes(engine));
   app.route("/", storeRoutes(engine));
   app.route("/", uiRoutes(ui));
+  app.route("/", mcpRoutes(engine));
   app.route("/", notImplementedRoutes());
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;

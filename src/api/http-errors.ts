@@ -96,7 +96,7 @@ function wantsJson(accept: string | undefined): boolean {
 }
 
 /** Messages of unknown errors may quote content, so only the name and the frames of the stack are logged. */
-function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineError | undefined): void {
+export function logFailure(log: Log, c: Context<ApiEnv>, error: unknown, known: EngineError | undefined): void {
   const fields = {
     requestId: c.get("requestId"),
     method: c.req.method,

@@ -37,8 +37,9 @@ export async function readItems<S extends z.ZodType>(
   return parsed.data;
 }
 
-/** Says in the answer what of a request has no effect. */
+/** Says in the answer what of a request has no effect, unless the answer has begun. */
 export function nameIgnored(c: Context<ApiEnv>, paths: readonly string[]): void {
+  if (c.finalized) return;
   for (const path of paths) c.header(IGNORED_FIELDS_HEADER, encodeURIComponent(path), { append: true });
 }
 

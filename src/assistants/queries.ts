@@ -128,6 +128,22 @@ export async function listAssistants(sql: Sql, tenantId: TenantId): Promise<Assi
   return rows;
 }
 
+/** Those with one of these ids, with this name, or whose id ends so; the oldest first. */
+export async function assistantsLike(
+  sql: Sql,
+  like: Readonly<{ tenantId: TenantId; ids: readonly string[]; name: string; idEnd: string }>,
+): Promise<AssistantRow[]> {
+  const { rows } = await sql.query<AssistantRow>(
+    `select ${ASSISTANT_COLUMNS}
+    from assistants
+    where tenant_id = $1 and (assistant_id = any($2::uuid[]) or name = $3 or right(assistant_id::text, 8) = $4)
+    order by created_at, assistant_id
+    limit 100`,
+    [like.tenantId, like.ids, like.name, like.idEnd],
+  );
+  return rows;
+}
+
 export type AssistantFilter = Readonly<{
   tenantId: TenantId;
   graphId?: string | undefined;

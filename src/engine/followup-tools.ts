@@ -16,7 +16,8 @@ import { cancelFollowupIn, rescheduleFollowupIn } from "./commands/change-follow
 import { FollowupRefused, rootOf, scheduleFollowup as schedule } from "./commands/schedule-followup.js";
 import { contentOf } from "./followup-runs.js";
 
-const when = z.union([
+/** When something is promised for, as models say it. */
+export const when = z.union([
   z.object({ in: z.string().describe("An ISO 8601 duration from now, like PT10M, PT2H or P6W") }),
   z.object({
     at: z.string().describe("The time on the wall, like 2027-03-16T09:00:00"),
@@ -59,7 +60,8 @@ async function answered(work: () => Promise<unknown>): Promise<string> {
   }
 }
 
-const scheduleSchema = z.object({
+/** What is promised. */
+export const scheduleSchema = z.object({
   about: z.string().min(1).max(80).describe("What it is about, in a few words"),
   instruction: z.string().min(1).max(2_000).describe("remind: the message to send. work: what is to be done then"),
   mode: z.enum(["remind", "work"]),
@@ -153,7 +155,8 @@ async function threadOf(tx: Sql, { tenantId, runId, threadId }: Pick<Place, "ten
   return run === undefined ? threadId : rootOf(tx, run);
 }
 
-function shown(followup: FollowupRow) {
+/** A follow-up as models read it. */
+export function shown(followup: FollowupRow) {
   const { followupId, mode, fireAt, timeZone } = followup;
   const firesAtLocal = localText(fireAt, timeZone ?? "UTC");
   return { id: followupId, about: contentOf(followup).about, mode, firesAtLocal, firesAt: fireAt };

@@ -256,9 +256,10 @@ const NOT_CREATING = [
   "/v1/widget/conversations/:conversation_id/received",
   "/v1/widget/sessions",
 ];
-/** Each has a test here, in test/api/crons.test.ts, test/engine/failure-policy.test.ts, test/api/protocol.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
+/** Each has a test here, in test/api/crons.test.ts, test/engine/failure-policy.test.ts, test/api/protocol.test.ts, test/api/mcp.test.ts, test/channels/api.test.ts or test/channels/schedules-api.test.ts. */
 const CREATING = [
   "/assistants",
+  "/mcp",
   "/runs",
   "/runs/batch",
   "/runs/crons",

@@ -99,10 +99,7 @@ test("what is nowhere is 404 by name", () =>
 
 test("what stock clients know and isn't served yet is 501 by name", () =>
   served(async ({ app }) => {
-    const routes = [
-      ["POST", "/mcp/"],
-      ["POST", "/a2a/agent"],
-    ] as const;
+    const routes = [["POST", "/a2a/agent"]] as const;
     for (const [method, path] of routes) {
       const response = await app.request(path, { method, body: "{}" });
       expect([path, response.status]).toEqual([path, 501]);

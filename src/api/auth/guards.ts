@@ -102,6 +102,10 @@ const RULES: readonly Rule[] = [
   ["GET", "/v1/deliveries/:delivery_id", ["threads:read", DELIVERY]],
   ["POST", "/v1/deliveries/:delivery_id/resolve", ["threads:update", DELIVERY]],
   ["GET", "/v1/conversations", "itself"],
+
+  // What its tools do is asked for by each of them.
+  ["POST,GET,DELETE", "/mcp", "itself"],
+  ["POST,GET,DELETE", "/mcp/", "itself"],
 ];
 
 /** Of no thread: these are for operators, by what they are. */

@@ -11,6 +11,7 @@ import * as crons from "../schemas/crons.js";
 import * as runs from "../schemas/runs.js";
 import * as store from "../schemas/store.js";
 import * as threads from "../schemas/threads.js";
+import { rpcMessage } from "../json-rpc.js";
 import { op, type Operations } from "./operation.js";
 
 export const ASSISTANTS: Operations = {
@@ -106,6 +107,13 @@ export const STORE: Operations = {
   "DELETE /store/items": op("Delete an item", { body: store.itemDelete, answer: "nothing" }),
   "POST /store/items/search": op("Find items", { body: store.itemSearch }),
   "POST /store/namespaces": op("List namespaces", { body: store.namespaceList }),
+};
+
+/** What is in their messages, these protocols say themselves. */
+export const PROTOCOLS: Operations = {
+  "POST /mcp": op("Speak MCP (streamable HTTP, without sessions): each agent is a tool", { body: rpcMessage }),
+  "GET /mcp": op("There is nothing to listen to: 405"),
+  "DELETE /mcp": op("There is no session to end: 405"),
 };
 
 export const SYSTEM: Operations = {

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { isObject } from "../../core/json-parts.js";
 import { formOf } from "../request.js";
-import { ASSISTANTS, CRONS, RUNS, STORE, SYSTEM, THREADS } from "./agent-server.js";
+import { ASSISTANTS, CRONS, PROTOCOLS, RUNS, STORE, SYSTEM, THREADS } from "./agent-server.js";
 import type { Answer, Operation, Operations } from "./operation.js";
 import { CHANNELS, OPERATIONS_OF_RUNS, OUTREACH, WIDGET } from "./perdure.js";
 
@@ -19,6 +19,7 @@ const GROUPS: Readonly<Record<string, Operations>> = {
   "Channels and deliveries": CHANNELS,
   "Follow-ups, schedules and contacts": OUTREACH,
   Widget: WIDGET,
+  "MCP and A2A": PROTOCOLS,
   System: SYSTEM,
 };
 

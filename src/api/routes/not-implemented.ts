@@ -3,12 +3,7 @@ import { Hono } from "hono";
 import { EngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 
-const UNSERVED: readonly (readonly [method: string, path: string])[] = [
-  ["POST", "/mcp"],
-  ["GET", "/mcp"],
-  ["DELETE", "/mcp"],
-  ["POST", "/a2a/:assistant_id"],
-];
+const UNSERVED: readonly (readonly [method: string, path: string])[] = [["POST", "/a2a/:assistant_id"]];
 
 /** Mount after the served routes: what one of them has taken never gets here. */
 export function notImplementedRoutes(): Hono<ApiEnv> {

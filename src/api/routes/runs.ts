@@ -170,6 +170,8 @@ type Asked = Readonly<{
   waits: boolean;
   /** It is watched over the thread protocol. */
   protocol?: boolean;
+  /** What makes it known when it comes again, where that isn't the header and the whole body. */
+  once?: Once | null;
 }>;
 
 type Allowed = Asked & Readonly<{ access: RunAccess }>;
@@ -177,7 +179,7 @@ type Allowed = Asked & Readonly<{ access: RunAccess }>;
 /** Accepts a run; `again`: an earlier request with the same key had made it. Refuses as `createRun` does, and what isn't there. */
 export async function makeRun(engine: Engine, c: C, given: Asked): Promise<MadeRun> {
   const asked = await askForRun(engine, c, given);
-  const once = onceOf(engine, c);
+  const once = given.once === undefined ? onceOf(engine, c) : given.once;
   const before = once === null ? undefined : await runMadeBefore(engine.deps, once);
   if (before !== undefined) return { run: before, again: true };
   const make = (fresh: boolean) => makeWith(engine, c, { ...asked, once, fresh });
@@ -195,7 +197,7 @@ export function againIfChanged<T>(make: (fresh: boolean) => Promise<T>): Promise
 async function makeWith(
   engine: Engine,
   c: C,
-  { once, ...asked }: Allowed & Readonly<{ once: Once | null; fresh: boolean }>,
+  { once, ...asked }: Omit<Allowed, "once"> & Readonly<{ once: Once | null; fresh: boolean }>,
 ): Promise<MadeRun> {
   const input = await inputOf(engine, c, asked);
   if (once !== null) return createRunOnce(engine.deps, input, once).catch(asRefusal);
