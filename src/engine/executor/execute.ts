@@ -30,6 +30,7 @@ import { leaseLost } from "../lease-lost.js";
 import { type Acting, actingAs } from "../loopback.js";
 import { openQuestions } from "../open-questions.js";
 import { loadRunContent } from "../run-content.js";
+import { quietStoreQueues } from "../quiet-store.js";
 import { renderJson } from "../render.js";
 import { OPEN_SLEEPS } from "../sleep.js";
 import { forward } from "../stream/forward.js";
@@ -86,6 +87,7 @@ const NO_CHUNKS: LastChunks = { final: [], ifSpent: [] };
 
 /** The function a worker runs its claims with. It never rejects: what can't be settled is left to the lease. */
 export function createExecutor(deps: Deps, given: ExecutorOptions): Execute {
+  quietStoreQueues();
   const options: Shared = { ...given, barriers: createBarriers(), outages: createOutages(deps) };
   return async (run, lease, signals) => {
     const attempt = startAttempt(options, run, lease, signals);
