@@ -24,7 +24,7 @@ test("runs that wait keep no timer going, in graphs with a store and in the grap
   await store.put(["a"], "k", { kept: true });
   const before = timers();
   const runs = Array.from({ length: 50 }, () => outer.invoke({ seen: null }));
-  await vi.waitFor(() => expect(entered).toBe(50));
+  await vi.waitFor(() => expect(entered).toBe(50), { timeout: 20_000 });
   // waitFor itself has a timer or two.
   await new Promise((resolve) => setImmediate(resolve));
   expect(timers()).toBeLessThan(before + 10);
