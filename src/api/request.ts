@@ -132,6 +132,22 @@ export const one = form(
   { type: "string" },
 );
 
+/** An object in a query, as JSON text. */
+export const fields = form(
+  one.transform((text, context): unknown => {
+    if (text === undefined || text === "") return undefined;
+    try {
+      const parsed: unknown = JSON.parse(text);
+      if (isObject(parsed)) return parsed;
+    } catch {
+      // Said below, with the shape that was expected.
+    }
+    context.addIssue({ code: "custom", message: 'must be an object as JSON, like {"key":"value"}' });
+    return z.NEVER;
+  }),
+  { type: "object" },
+);
+
 /** A whole number in a query within bounds. */
 export function integer(bounds: Readonly<{ min: number; max: number; fallback: number }>) {
   const schema = one.transform((text, context) => {

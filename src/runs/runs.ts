@@ -114,8 +114,10 @@ export async function getRuns(
 export type RunFilter = Readonly<{
   tenantId: TenantId;
   threadId?: ThreadId;
-  status?: RunStatus;
+  status?: RunStatus | undefined;
   graphId?: string;
+  /** Contained in the run's metadata, as jsonb `@>` means it. */
+  metadata?: Readonly<Record<string, unknown>> | undefined;
   /** Only those that failed and wait for a person. */
   needsAttention?: boolean;
   /** Only those of threads that who asks may see. */
@@ -135,8 +137,9 @@ export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
       and ($4::text is null or graph_id = $4)
       and (not $5::boolean or waits_for = 'person')
       and ($6::jsonb is null or thread_id in (select * from threads_within($1, $6)))
+      and ($7::jsonb is null or metadata @> $7)
     order by seq desc
-    limit $7 offset $8`,
+    limit $8 offset $9`,
     [
       filter.tenantId,
       filter.threadId ?? null,
@@ -144,6 +147,7 @@ export async function listRuns(sql: Sql, filter: RunFilter): Promise<RunRow[]> {
       filter.graphId ?? null,
       filter.needsAttention ?? false,
       withinParam(filter.within),
+      filter.metadata === undefined ? null : JSON.stringify(filter.metadata),
       filter.limit,
       filter.offset,
     ],

@@ -339,7 +339,7 @@ describe("a run without a thread", () => {
 
 describe("runs of a thread", () => {
   it("are listed newest first, by page, status and field, with what they were asked", async () => {
-    await withEngine({ graphs }, async ({ client }) => {
+    await withEngine({ graphs }, async ({ app, client }) => {
       const { thread_id } = await client.threads.create();
       await client.runs.wait(thread_id, "agent", { input: hello, metadata: { n: 1 } });
       const later = await client.runs.create(thread_id, "agent", {
@@ -356,6 +356,12 @@ describe("runs of a thread", () => {
       const [picked] = await list({ select: ["run_id", "kwargs"] } as never);
       expect(Object.keys(picked ?? {}).sort()).toEqual(["kwargs", "run_id"]);
       expect(picked).toMatchObject({ kwargs: { input: hello, stream_mode: ["values"] } });
+      const labelled = async (metadata: string) =>
+        app.request(`/threads/${thread_id}/runs?select=metadata&metadata=${encodeURIComponent(metadata)}`);
+      expect(await (await labelled('{"n":2}')).json()).toMatchObject([{ metadata: { n: 2 } }]);
+      expect(await (await labelled('{"n":3}')).json()).toEqual([]);
+      for (const wrong of ["2", "[]", "{", '{"n":"\\u0000"}'])
+        expect([wrong, (await labelled(wrong)).status]).toEqual([wrong, 422]);
       await client.runs.cancel(thread_id, later.run_id);
       expect(await client.runs.get(thread_id, later.run_id)).toMatchObject({
         status: "interrupted",

@@ -74,10 +74,9 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
   }
 
   routes.get("/threads/:thread_id/runs", async (c) => {
-    const { limit, offset, status, select: fields } = readQuery(c, runList);
+    const { select: fields, ...filter } = readQuery(c, runList);
     const { threadId } = await findThread(engine, c);
-    const filter = { tenantId: c.get("tenantId"), threadId, limit, offset };
-    const runs = await listRuns(engine.deps.db, status === undefined ? filter : { ...filter, status });
+    const runs = await listRuns(engine.deps.db, { ...filter, tenantId: c.get("tenantId"), threadId });
     const shapes = [];
     for (const run of runs) shapes.push(select(await runShape(engine, run, fields), fields));
     return json(c, shapes);

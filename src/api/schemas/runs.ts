@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { RunId, ThreadId } from "../../core/ids.js";
 import { PRIORITY_NAMES } from "../../core/run.js";
 import { STREAM_MODES } from "../../engine/stream/plan.js";
-import { flag, integer, list, one, texts } from "../request.js";
+import { fields, flag, integer, list, one, texts } from "../request.js";
 import { absent, checkpoint, jsonObject, noTracer, object, text, ttl, uuid } from "./parts.js";
 
 /** Anything: what is content travels as it is. */
@@ -179,7 +179,6 @@ const RUN_FIELDS = [
   "ended_by",
 ] as const;
 
-const refused = (message: string) => list.refine((value) => value === undefined, message);
 /** Of the graph and its subgraphs, as events name them: `node:id|node:id`; empty is the graph's own. */
 const namespaces = texts.pipe(z.array(z.string().max(10_000)).max(1_000).optional());
 
@@ -188,7 +187,8 @@ export const runList = z.object({
   offset: integer({ min: 0, max: 2_147_483_647, fallback: 0 }),
   status: one.pipe(z.enum(RUN_STATUS).optional()),
   select: list.pipe(z.array(z.enum(RUN_FIELDS)).optional()),
-  metadata: refused("is not supported by this server yet"),
+  /** Contained in the run's. Stock clients don't send it. */
+  metadata: fields.pipe(absent(jsonObject)),
 });
 
 export const runStreamCreate = z.object({ namespace: namespaces });
