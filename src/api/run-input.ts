@@ -116,12 +116,8 @@ function passedHeaders(headers: Headers, rules: HeaderRules = NO_RULES): Record<
   return Object.fromEntries([...headers].filter(([name]) => passes(name)));
 }
 
-/** Names, or parts of them with `*`. */
-function fits(name: string, patterns: readonly string[]): boolean {
-  return patterns.some((pattern) => {
-    const parts = pattern.split("*").map((part) => part.replaceAll(/[^\w-]/g, "\\$&"));
-    return new RegExp(`^${parts.join(".*")}$`).test(name);
-  });
+function fits(name: string, patterns: readonly RegExp[]): boolean {
+  return patterns.some((pattern) => pattern.test(name));
 }
 
 /** The checkpoint to start from, wherever the request names it: an explicit one wins over `configurable`. */

@@ -27,8 +27,8 @@ export type CorsRules = Readonly<{
 /** Any page, without credentials; those of the rules; or nothing is said of it: that is left to whoever serves the app. */
 export type Cors = "any" | CorsRules | "unsaid";
 
-/** Which request headers graphs find in their configuration; names, or parts of them with `*`. */
-export type HeaderRules = Readonly<{ includes: readonly string[]; excludes: readonly string[] }>;
+/** Which request headers graphs find in their configuration: patterns of whole names in lower case. */
+export type HeaderRules = Readonly<{ includes: readonly RegExp[]; excludes: readonly RegExp[] }>;
 
 export type HttpSettings = Readonly<{
   /** The project's own apps, the one without a prefix first. */
@@ -109,8 +109,8 @@ export async function httpOf(given: HttpJson | null | undefined, dir: string): P
     customRouteAuth: http.enable_custom_route_auth ?? true,
     mountPrefix: (http.mount_prefix ?? "").replace(/\/+$/, ""),
     configurableHeaders: {
-      includes: lowerCase([...(headers?.includes ?? []), ...(headers?.include ?? [])]),
-      excludes: lowerCase([...(headers?.excludes ?? []), ...(headers?.exclude ?? [])]),
+      includes: patternsOf([...(headers?.includes ?? []), ...(headers?.include ?? [])]),
+      excludes: patternsOf([...(headers?.excludes ?? []), ...(headers?.exclude ?? [])]),
     },
     disabled: new Set(SURFACES.filter((surface) => http[`disable_${surface}`] === true)),
   };
@@ -163,7 +163,13 @@ function corsOf(given: NonNullable<HttpJson["cors"]>): CorsRules {
 const allOr = (given: readonly string[] | null | undefined): readonly string[] | null =>
   !given || given.includes("*") ? null : given;
 
-const lowerCase = (given: readonly string[]): string[] => given.map((name) => name.toLowerCase());
+/** Of names, or parts of them with `*`. */
+function patternsOf(names: readonly string[]): RegExp[] {
+  return names.map((name) => {
+    const parts = name.split("*").map((part) => part.toLowerCase().replaceAll(/[^\w-]/g, "\\$&"));
+    return new RegExp(`^${parts.join(".*")}$`);
+  });
+}
 
 function isPattern(text: string): boolean {
   try {
