@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Context } from "hono";
 import type { Principal, Within } from "../core/access.js";
 import type { TenantId } from "../core/ids.js";
+import type { ThreadRow } from "../runs/threads.js";
 
 /** Nothing of it comes from the client. */
 type Bindings = {
@@ -19,6 +20,8 @@ export type ApiEnv = {
     principal?: Principal;
     /** The threads that the caller may see, where a guard has found out. */
     within?: Within;
+    /** The thread that the path names, where a guard has read it: whoever comes next needn't. */
+    thread?: ThreadRow;
     /** Something has looked whether the caller may use the route. */
     guarded?: true;
     /** What was sent, as JSON data. */

@@ -49,7 +49,11 @@ const runId = (c: C) => pathId<RunId>(c, "run_id");
 
 export const THREAD: Thing = {
   ids: (c) => ({ thread_id: threadId(c) }),
-  find: (engine, c) => findThread(engine, c, threadId(c)),
+  async find(engine, c) {
+    const thread = await findThread(engine, c, threadId(c));
+    if (thread?.ephemeral === false) c.set("thread", thread);
+    return thread;
+  },
   gone: (c) => threadNotFound({ tenantId: tenantOf(c), threadId: threadId(c) }),
 };
 

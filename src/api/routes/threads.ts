@@ -128,7 +128,7 @@ export function threadRoutes(engine: Engine): Hono<ApiEnv> {
 /** The thread a path names, if people may see it: those of stateless runs are nobody's. */
 export async function findThread(engine: Engine, c: Context<ApiEnv>): Promise<ThreadRow> {
   const key = keyOf(c);
-  const thread = await findAnyThread(engine, key);
+  const thread = c.get("thread") ?? (await findAnyThread(engine, key));
   if (thread === undefined) throw threadNotFound(key);
   return thread;
 }
