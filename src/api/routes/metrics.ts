@@ -1,16 +1,22 @@
 // What operators watch, as Prometheus reads it; and the time that requests took.
 import { Hono, type MiddlewareHandler } from "hono";
 import { routePath } from "hono/route";
+import { DEFAULT_TENANT } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
+import { forbidden } from "../auth/refusal.js";
 import type { ApiEnv } from "../env.js";
 
 const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export function metricsRoutes({ meters, measures }: Engine): Hono<ApiEnv> {
   const routes = new Hono<ApiEnv>();
-  routes.get("/metrics", async (c) =>
-    c.body(await meters.render(await measures()), 200, { "Content-Type": meters.contentType }),
-  );
+  routes.get("/metrics", async (c) => {
+    const tenantId = c.get("principal")?.tenantId ?? DEFAULT_TENANT;
+    if (tenantId !== DEFAULT_TENANT) {
+      throw forbidden("Not authorized: metrics are of all tenants, and for operators, who are of the default one");
+    }
+    return c.body(await meters.render(await measures()), 200, { "Content-Type": meters.contentType });
+  });
   return routes;
 }
 
