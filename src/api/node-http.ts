@@ -4,6 +4,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import type { Context } from "hono";
 import { type ApiEnv, beside } from "./env.js";
+import { ENTRY_OVER, watchEntry } from "./entry.js";
 import { takenInTime } from "./slow-clients.js";
 
 /** Undefined when another server serves the app. */
@@ -34,30 +35,64 @@ function isWrapped(c: Context<ApiEnv>): boolean {
 export type OpenBody = Readonly<{
   /** Resolves when there is room for more, or nobody to write for: who takes nothing for long is cut off. */
   write(text: string): Promise<void>;
-  /** Aborted when the client is gone. */
+  /** Aborted when the client is gone; because of `ENTRY_OVER` when it is sent away. */
   gone: AbortSignal;
   /** Breaks the connection off, as a crash would: to the client the answer is not over. */
   cut(): void;
 }>;
 
-/** An answer that is written bit by bit, with the headers that were set. It ends with `write`, which must not reject. */
-export function streamBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>): Response {
+/**
+ * An answer that is written bit by bit, with the headers that were set. It ends with `write`, which must not reject; or with `farewell`,
+ * when what let its client in is over.
+ */
+export function streamBody(c: Context<ApiEnv>, farewell: string, write: (body: OpenBody) => Promise<void>): Response {
   const gone = new AbortController();
   const leave = (): void => gone.abort();
   const outgoing = isWrapped(c) ? undefined : nodeHttp(c)?.outgoing;
-  if (outgoing === undefined) return c.body(webBody(c, write, gone));
+  if (outgoing === undefined) return c.body(webBody(c, write, gone, farewell));
   outgoing.on("error", leave).on("close", () => {
     if (!outgoing.writableFinished) leave();
   });
   outgoing.writeHead(200, Object.fromEntries(c.body(null).headers));
   outgoing.flushHeaders();
   const cut = (): void => void outgoing.destroy();
-  void write({ write: (text) => room(outgoing, text, cut), gone: gone.signal, cut }).finally(() => outgoing.end());
+  const body: OpenBody = { write: (text) => room(outgoing, text, cut), gone: gone.signal, cut };
+  const end = async (): Promise<void> => {
+    const taken = new Promise<void>((resolve) => outgoing.once("close", resolve));
+    outgoing.end(farewell);
+    await takenInTime(taken, cut);
+  };
+  void whileLetIn(c, { body, gone, end }, write).finally(() => outgoing.end());
   return RESPONSE_ALREADY_SENT;
 }
 
+/** What comes after the end is not written, and nothing cuts it short. */
+async function whileLetIn(
+  c: Context<ApiEnv>,
+  { body, gone, end }: Readonly<{ body: OpenBody; gone: AbortController; end(): Promise<void> }>,
+  write: (body: OpenBody) => Promise<void>,
+): Promise<void> {
+  let ended: Promise<void> | undefined;
+  const unwatch = watchEntry(c, () => {
+    ended = end();
+    gone.abort(ENTRY_OVER);
+  });
+  const open: OpenBody = {
+    gone: body.gone,
+    write: (text) => (ended === undefined ? body.write(text) : Promise.resolve()),
+    cut: () => (ended === undefined ? body.cut() : undefined),
+  };
+  await write(open).finally(unwatch);
+  await ended;
+}
+
 /** For servers of web requests, and for middleware around us: it breaks when it is cut, so that who serves it breaks the connection off. */
-function webBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>, gone: AbortController): ReadableStream {
+function webBody(
+  c: Context<ApiEnv>,
+  write: (body: OpenBody) => Promise<void>,
+  gone: AbortController,
+  farewell: string,
+): ReadableStream {
   const leave = (): void => gone.abort();
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
   const writer = writable.getWriter();
@@ -74,7 +109,8 @@ function webBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>, g
   };
   // What is written for nobody is dropped.
   const put = (text: string) => writer.write(encoder.encode(text)).catch(() => undefined);
-  void write({ write: (text) => takenInTime(put(text), cut), gone: gone.signal, cut }).finally(() => {
+  const body: OpenBody = { write: (text) => takenInTime(put(text), cut), gone: gone.signal, cut };
+  void whileLetIn(c, { body, gone, end: () => body.write(farewell) }, write).finally(() => {
     signal.removeEventListener("abort", leave);
     writer.close().catch(() => undefined);
   });
@@ -84,10 +120,15 @@ function webBody(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>, g
 /** The same for server-sent events. */
 export function streamEvents(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>): Response {
   c.header("Content-Type", "text/event-stream");
-  c.header("Cache-Control", "no-store");
-  // A proxy that collects answers would turn the stream into one lump.
+  // A proxy that collects or compresses answers would turn the stream into one lump.
+  c.header("Cache-Control", "no-cache, no-store, no-transform");
   c.header("X-Accel-Buffering", "no");
-  return streamBody(c, write);
+  return streamBody(c, errorFrame(ENTRY_OVER.code, `${ENTRY_OVER.status}: ${ENTRY_OVER.message}`), write);
+}
+
+/** As stock clients read why there is nothing more. */
+export function errorFrame(error: string, message: string): string {
+  return `event: error\ndata: ${JSON.stringify({ error, message })}\n\n`;
 }
 
 async function room(outgoing: ServerResponse, text: string, cut: () => void): Promise<void> {

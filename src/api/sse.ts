@@ -8,7 +8,8 @@ import { isOfProtocol } from "../engine/stream/protocol-names.js";
 import type { RunRow } from "../runs/runs.js";
 import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
-import { isShuttingDown, type OpenBody, streamBody, streamEvents } from "./node-http.js";
+import { ENTRY_OVER } from "./entry.js";
+import { errorFrame, isShuttingDown, type OpenBody, streamBody, streamEvents } from "./node-http.js";
 
 export const HEARTBEAT_MS = 5_000;
 export const HEARTBEAT = ": heartbeat\n\n";
@@ -97,11 +98,6 @@ export function openSse(
   });
 }
 
-/** As stock clients read why there is nothing more. */
-export function errorFrame(error: string, message: string): string {
-  return `event: error\ndata: ${JSON.stringify({ error, message })}\n\n`;
-}
-
 /** JSON text needs no splitting into data lines: its line breaks are escaped. */
 export function frame({ id, event, json }: Line): string {
   return `event: ${event.replaceAll(/[\r\n]/g, " ")}\ndata: ${json}\nid: ${id}\n\n`;
@@ -116,6 +112,7 @@ export function jsonWhenReady(
   value: (signal: AbortSignal) => Promise<string | undefined>,
 ): Response {
   c.header("Content-Type", "application/json");
+  const { code, message } = ENTRY_OVER;
   const work = whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
     const keepAlive = setInterval(() => void body.write("\n"), KEEP_ALIVE_MS);
     try {
@@ -125,7 +122,12 @@ export function jsonWhenReady(
       clearInterval(keepAlive);
     }
   });
-  return streamBody(c, work);
+  return streamBody(c, JSON.stringify({ __error__: { error: code, message } }), work);
+}
+
+/** Of its own will: whom a server that stops cuts off, or whose key is over, has said nothing of what it wants. */
+function hasLeft(c: Context<ApiEnv>, gone: AbortSignal): boolean {
+  return gone.aborted && gone.reason !== ENTRY_OVER && !isShuttingDown(c);
 }
 
 /** What is written of an answer, with a `signal` that aborts when the client is gone. */
@@ -151,7 +153,7 @@ function whileConnected(
       // Its client is there, and must not take this for the end.
       if (!body.gone.aborted) return body.cut();
     }
-    if (!body.gone.aborted || onDisconnect === undefined || isShuttingDown(c)) return;
+    if (!hasLeft(c, body.gone) || onDisconnect === undefined) return;
     await onDisconnect().catch((error: unknown) => log(error, "a run could not be cancelled after its client left"));
   };
 }

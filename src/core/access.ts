@@ -23,6 +23,8 @@ export type Principal = Readonly<{
   scopes: readonly string[] | null;
   /** Whether the project's own handlers are asked what it may do. */
   handled: boolean;
+  /** Whether what it was let in by opens nothing any more; left out where that doesn't end. */
+  isOver?: () => Promise<boolean>;
 }>;
 
 /** How graphs are told who asked, in `configurable`. */

@@ -3,7 +3,8 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import WebSocket from "ws";
 import { createApp } from "../../src/api/app.js";
 import { createGate } from "../../src/api/auth/gate.js";
 import { serveApi } from "../../src/api/server.js";
@@ -160,6 +161,16 @@ describe("with a key", () => {
     expect((await send(everyRead.key, "PUT", "/v1/prices/x", { input_cost: 1, output_cost: 1 })).status).toBe(403);
   });
 
+  it("what counts over all tenants is for the default one's only, and for scopes that name it", async () => {
+    for (const scopes of [["*"], ["metrics"], ["metrics:read"]]) {
+      const [operators, theirs] = [await newKey({ scopes }), await newKey({ tenantId: "acme", scopes })];
+      expect((await send(operators.key, "GET", "/metrics")).text).toContain("perdure_runs{");
+      const refused = await send(theirs.key, "GET", "/metrics");
+      expect([refused.status, refused.text]).toMatchObject([403, expect.stringMatching(/^Not authorized: metrics/)]);
+    }
+    expect((await send((await newKey({ scopes: ["threads"] })).key, "GET", "/metrics")).status).toBe(403);
+  });
+
   it("the handlers of auth.path are not asked: its scopes say all of it", async () => {
     const { engine: inner, deps } = engine();
     const settings = gateOf(ownersAuth()) as Exclude<ReturnType<typeof gateOf>, "open">;
@@ -193,6 +204,64 @@ describe("a key ends", () => {
     while ((await isOpen(key)) === 200) expect(performance.now() - startMs).toBeLessThan(6_000);
     expect(await isOpen(key)).toBe(401);
   }, 15_000);
+
+  it("with its streams, which say so; its runs go on, and another key goes on with them", async () => {
+    const { key, row } = await newKey();
+    const server = await serveApi(engine().app, { port: 0 });
+    onTestFinished(() => server.close({ graceMs: 0 }));
+    const { thread_id } = await withKey(key).threads.create();
+    const run = { assistant_id: "add", input: { n: 1 }, after_seconds: 3_600, on_disconnect: "cancel" };
+    const headers = { "x-api-key": key, "content-type": "application/json" };
+    const [started, waiting] = await Promise.all(
+      ["stream", "wait"].map((how) =>
+        fetch(`${server.url}/threads/${thread_id}/runs/${how}`, { method: "POST", headers, body: JSON.stringify(run) }),
+      ),
+    );
+    const [runPath = ""] = /\/threads\/.*/.exec(started?.headers.get("content-location") ?? "") ?? [];
+    const paths = [`/threads/${thread_id}/stream`, `${runPath}/stream`, `/v1${runPath.slice(45)}/events`];
+    const streams = [
+      started,
+      ...(await Promise.all(
+        paths.map((path) => fetch(server.url + path, { headers: { ...headers, accept: "text/event-stream" } })),
+      )),
+    ];
+    expect(streams.map((stream) => stream?.status)).toEqual([200, 200, 200, 200]);
+    for (const stream of streams) {
+      expect(stream?.headers.get("cache-control")).toBe("no-cache, no-store, no-transform");
+      expect(stream?.headers.get("x-accel-buffering")).toBe("no");
+    }
+    const events = `${server.url.replace("http", "ws")}/threads/${thread_id}/stream/events`;
+    const socket = new WebSocket(events, { headers });
+    await once(socket, "open");
+    const closed = once(socket, "close");
+    await revokeApiKey(engine().deps.db, row);
+    const startMs = performance.now();
+    for (const stream of streams)
+      expect(await stream?.text()).toMatch(/event: error\ndata: {"error":"unauthorized".*\n\n$/);
+    expect(await waiting?.json()).toMatchObject({ __error__: { error: "unauthorized" } });
+    expect((await closed)[0]).toBe(4401);
+    expect(performance.now() - startMs).toBeLessThan(12_000);
+    expect((await fetch(`${server.url}${runPath}/stream`, { headers })).status).toBe(401);
+    const runs = await withKey((await newKey()).key).runs.list(thread_id);
+    expect(runs.map(({ status }) => status)).toEqual(["pending", "pending"]);
+  }, 30_000);
+
+  it("over a WebSocket before the next command is done", async () => {
+    const { key, row } = await newKey();
+    const server = await serveApi(engine().app, { port: 0 });
+    onTestFinished(() => server.close({ graceMs: 0 }));
+    const { thread_id } = await withKey(key).threads.create();
+    const url = `${server.url.replace("http", "ws")}/threads/${thread_id}/stream/events`;
+    const socket = new WebSocket(url, { headers: { "x-api-key": key } });
+    await once(socket, "open");
+    const closed = once(socket, "close");
+    await revokeApiKey(engine().deps.db, row);
+    const timer = setInterval(() => {
+      socket.send(JSON.stringify({ id: 1, method: "run.start", params: { assistant_id: "nobody" } }));
+    }, 100);
+    onTestFinished(() => clearInterval(timer));
+    expect((await closed)[0]).toBe(4401);
+  }, 30_000);
 
   it("when it has expired, at the latest after the same time", async () => {
     const { key } = await newKey({ expiresInMs: 1 });

@@ -156,6 +156,20 @@ describe("a token", () => {
   });
 });
 
+describe("an open stream", () => {
+  it("ends soon after its token has, and says why", async () => {
+    const app = behind();
+    const { thread_id } = await clientAs(app, { authorization: `Bearer ${await token()}` }).threads.create();
+    const headers = { authorization: `Bearer ${await token({}, { expires: "1s" })}` };
+    const { status, text } = await sendAs(app, "")("GET", `/threads/${thread_id}/stream`, undefined, headers);
+    expect([status, text.replaceAll(": heartbeat\n\n", "")]).toEqual([
+      200,
+      'event: error\ndata: {"error":"unauthorized","message":"401: Not authenticated any more: the key or token that opened this is over"}\n\n',
+    ]);
+    expect((await sendAs(app, "")("GET", `/threads/${thread_id}/stream`, undefined, headers)).status).toBe(401);
+  }, 30_000);
+});
+
 describe("with the handlers of auth.path", () => {
   it("tokens say who asks where the Auth doesn't, and the handlers what that user may", async () => {
     const auth = ownersAuth();

@@ -5,10 +5,10 @@ import type { Deps } from "../../core/deps.js";
 import { DEFAULT_TENANT, type TenantId } from "../../core/ids.js";
 import { isOwn, mayDo } from "../../core/scopes.js";
 import { cachedKeys } from "../../keys/cached.js";
-import { isTenantId } from "../../runs/tenants.js";
 import { createHandlers, forOperators } from "./handlers.js";
 import { createTokenReader, type JwtSettings } from "./jwt.js";
 import { forbidden, unauthorized } from "./refusal.js";
+import { tenantNamed } from "./tenant.js";
 
 export type GateSettings = Readonly<{
   module: AuthModule | null;
@@ -42,11 +42,12 @@ export function createGate(deps: Pick<Deps, "db" | "clock" | "log">, settings: G
     if (row === undefined) throw unauthorized("Not authenticated: the API key is not known, or is over");
     const identity = `key:${row.apiKeyId}`;
     const user = { identity, display_name: row.name, permissions: row.scopes, is_authenticated: true };
-    return { tenantId: row.tenantId, user, scopes: row.scopes, handled: false };
+    const isOver = async () => key === undefined || (await openWithKey(key)) === undefined;
+    return { tenantId: row.tenantId, user, scopes: row.scopes, handled: false, isOver };
   };
   const byToken = async (read: NonNullable<typeof readToken>, token: string): Promise<Principal> => {
-    const { tenantId, user, permissions } = await read(token);
-    return { tenantId, user, scopes: handlers === null ? permissions : null, handled: true };
+    const { tenantId, user, permissions, isOver } = await read(token);
+    return { tenantId, user, scopes: handlers === null ? permissions : null, handled: true, isOver };
   };
   const principalOf = async (request: Request): Promise<Principal> => {
     const { headers } = request;
@@ -58,7 +59,8 @@ export function createGate(deps: Pick<Deps, "db" | "clock" | "log">, settings: G
     }
     if (authenticate !== null) {
       const user = await authenticate(request);
-      return { tenantId: tenantOf(user), user, scopes: null, handled: true };
+      const tenantId = tenantNamed(user[TENANT_FIELD] ?? DEFAULT_TENANT, TENANT_FIELD);
+      return { tenantId, user, scopes: null, handled: true };
     }
     if (readToken !== null && bearer !== "") return byToken(readToken, bearer);
     throw unauthorized("Not authenticated: send an API key (x-api-key) or a token (Authorization: Bearer)");
@@ -84,10 +86,4 @@ export function createGate(deps: Pick<Deps, "db" | "clock" | "log">, settings: G
 function bearerOf(headers: Headers): string {
   const [, token = ""] = /^bearer +(\S+)$/i.exec(headers.get("authorization") ?? "") ?? [];
   return token.length > MAX_TOKEN_CHARACTERS ? "" : token;
-}
-
-function tenantOf(user: AuthUser): TenantId {
-  const named = user[TENANT_FIELD] ?? DEFAULT_TENANT;
-  if (typeof named === "string" && isTenantId(named)) return named;
-  throw unauthorized(`Not authenticated: ${TENANT_FIELD} names no tenant`);
 }

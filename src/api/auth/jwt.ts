@@ -3,8 +3,8 @@ import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from "jose";
 import { type AuthUser, MAX_IDENTITY } from "../../core/access.js";
 import { EngineError } from "../../core/errors.js";
 import { DEFAULT_TENANT, type TenantId } from "../../core/ids.js";
-import { isTenantId } from "../../runs/tenants.js";
 import { unauthorized } from "./refusal.js";
+import { tenantNamed } from "./tenant.js";
 
 export type JwtSettings = Readonly<{
   jwksUrl: string;
@@ -17,7 +17,13 @@ export type JwtSettings = Readonly<{
   permissionsClaim: string | null;
 }>;
 
-export type TokenUser = Readonly<{ tenantId: TenantId; user: AuthUser; permissions: readonly string[] | null }>;
+export type TokenUser = Readonly<{
+  tenantId: TenantId;
+  user: AuthUser;
+  permissions: readonly string[] | null;
+  /** Whether it has expired. */
+  isOver: () => Promise<boolean>;
+}>;
 
 /** Nobody who knows an issuer's public key can sign with these. */
 const ALGORITHMS = [
@@ -68,12 +74,10 @@ function refusalOf(error: unknown): Error {
 const UNREACHED: ReadonlySet<string> = new Set(["ERR_JOSE_GENERIC", "ERR_JWKS_TIMEOUT", "ERR_JWKS_INVALID"]);
 
 function userOf(payload: JWTPayload, { tenantClaim, permissionsClaim }: JwtSettings): TokenUser {
-  const { sub = "", name, email } = payload;
+  const { sub = "", exp = 0, name, email } = payload;
   if (sub === "" || sub.length > MAX_IDENTITY) throw unauthorized("Not authenticated: the token names nobody");
-  const tenant = tenantClaim === null ? DEFAULT_TENANT : payload[tenantClaim];
-  if (typeof tenant !== "string" || !isTenantId(tenant)) {
-    throw unauthorized(`Not authenticated: the token's ${tenantClaim} names no tenant`);
-  }
+  const tenantId =
+    tenantClaim === null ? DEFAULT_TENANT : tenantNamed(payload[tenantClaim], `the token's ${tenantClaim}`);
   const permissions = permissionsClaim === null ? null : listIn(payload[permissionsClaim]);
   const shown = [name, email, sub].find((text) => typeof text === "string") as string;
   const user = {
@@ -83,7 +87,8 @@ function userOf(payload: JWTPayload, { tenantClaim, permissionsClaim }: JwtSetti
     permissions: permissions ?? [],
     is_authenticated: true,
   };
-  return { tenantId: tenant, user, permissions };
+  const isOver = () => Promise.resolve(exp + SKEW_S <= Date.now() / 1_000);
+  return { tenantId, user, permissions, isOver };
 }
 
 /** A list, or words as `scope` has them. */

@@ -5,9 +5,8 @@ import { HTTPException } from "hono/http-exception";
 import { isEngineError } from "../../core/errors.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError, statusOf } from "../http-errors.js";
-import { streamEvents } from "../node-http.js";
+import { errorFrame, streamEvents } from "../node-http.js";
 import { asksForSocket, refuseSocket } from "../sockets.js";
-import { errorFrame } from "../sse.js";
 
 type C = Context<ApiEnv>;
 

@@ -9,6 +9,7 @@ import { threadNotFound } from "../../engine/commands/patch-thread.js";
 import type { Engine } from "../../engine/engine.js";
 import { renderText } from "../../engine/render.js";
 import { reachesThread } from "../auth/things.js";
+import { ENTRY_OVER, isEntryOver, watchEntry } from "../entry.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError, statusOf } from "../http-errors.js";
 import { pathId, readAs } from "../request.js";
@@ -61,13 +62,17 @@ function serve(engine: Engine, c: C, socket: WebSocket): void {
     heardOut: () => pings.roundTrip().then(() => line.done()),
     cut: () => socket.terminate(),
   });
-  const connection: Connection = { engine, c, tenantId, threadId, subscriptions, say, success };
+  const connection: Connection = { engine, c, socket, tenantId, threadId, subscriptions, say, success };
   const line = createLine(
     () => socket.readyState === socket.OPEN,
     (text) => handle(connection, text),
     () => subscriptions.begin(),
   );
-  socket.on("close", () => subscriptions.stop());
+  const unwatch = watchEntry(c, () => refuseSocket(socket, ENTRY_OVER.status, ENTRY_OVER.message));
+  socket.on("close", () => {
+    unwatch();
+    subscriptions.stop();
+  });
   socket.on("error", () => socket.terminate());
   socket.on("message", (data) => {
     if (line.add(String(data)) > MAX_WAITING) socket.close(TOO_MUCH, "too many commands at once");
@@ -77,6 +82,7 @@ function serve(engine: Engine, c: C, socket: WebSocket): void {
 type Connection = Readonly<{
   engine: Engine;
   c: C;
+  socket: WebSocket;
   tenantId: TenantId;
   threadId: ThreadId;
   subscriptions: Subscriptions;
@@ -123,6 +129,10 @@ async function handle(connection: Connection, text: string): Promise<void> {
     return connection.say(refusal(null, "invalid_argument", message));
   }
   try {
+    if (await isEntryOver(connection.c)) {
+      refuseSocket(connection.socket, ENTRY_OVER.status, ENTRY_OVER.message);
+      return;
+    }
     await refuseOthersThread(connection);
     await obey(connection, command.data);
   } catch (error) {
