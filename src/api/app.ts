@@ -2,6 +2,7 @@
 import { Hono, type HonoRequest, type MiddlewareHandler } from "hono";
 import { getPath } from "hono/utils/url";
 import type { Engine } from "../engine/engine.js";
+import { a2aRoutes } from "./a2a/routes.js";
 import { door } from "./auth/door.js";
 import { guards } from "./auth/guards.js";
 import { type HttpSettings, PLAIN_HTTP } from "../engine/http-json.js";
@@ -26,7 +27,6 @@ import { manyRunsRoutes } from "./routes/many-runs.js";
 import { docsRoutes } from "./routes/docs.js";
 import { metaRoutes } from "./routes/meta.js";
 import { measureRequests, metricsRoutes } from "./routes/metrics.js";
-import { notImplementedRoutes } from "./routes/not-implemented.js";
 import { mcpRoutes } from "./mcp/routes.js";
 import { runLogRoutes } from "./routes/run-log.js";
 import { protocolRoutes } from "./protocol/routes.js";
@@ -101,7 +101,7 @@ export function createApp(engine: Engine, options: AppOptions = {}): Hono {
   app.route("/", storeRoutes(engine));
   app.route("/", uiRoutes(ui));
   app.route("/", mcpRoutes(engine));
-  app.route("/", notImplementedRoutes());
+  app.route("/", a2aRoutes(engine));
   // What our routes keep on a request's context is no business of whoever mounts or serves the app.
   return app as unknown as Hono;
 }

@@ -22,7 +22,6 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   effect_conflict: 409,
   effect_unknown: 409,
   effect_refused: 409,
-  not_implemented: 501,
   unavailable: 503,
   schema_newer: 503,
   graph_changed: 409,
@@ -61,12 +60,11 @@ export function errorResponse(error: unknown, c: Context<ApiEnv>, log: Log): Res
   return wire(c, STATUS[known.code], known.message, known.code, known.details);
 }
 
-/** Not a route that isn't served yet, or what has expired: any client may ask for it at any time. A body that is lost does, whoever finds out. */
+/** Not what has expired: any client may ask for it at any time. A body that is lost does, whoever finds out. */
 function concernsOperators(known: EngineError | undefined): boolean {
   if (known === undefined) return true;
   const status = STATUS[known.code];
-  const isOrdinary = known.code === "not_implemented" || known.code === "expired";
-  return !isOrdinary && (status >= 500 || status === 410);
+  return known.code !== "expired" && (status >= 500 || status === 410);
 }
 
 /** The error as the caller sees it, or undefined when it is none for callers. Where our parts are is no business of theirs. */

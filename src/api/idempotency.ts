@@ -29,6 +29,13 @@ export function onceOf(engine: Engine, c: Context<ApiEnv>, asked: unknown = c.ge
   };
 }
 
+/** What makes a message known when it comes again: its own id, beside what it says, since who sends it may be careless with ids. */
+export function onceSaid(engine: Engine, c: Context<ApiEnv>, name: string, said: unknown): Once {
+  const requestSha256 = canonicalSha256(said);
+  const keySha256 = canonicalSha256([...whoAndWhere(engine, c), name, requestSha256.toString("hex")]);
+  return { tenantId: c.get("tenantId"), keySha256, requestSha256, name };
+}
+
 function whoAndWhere(engine: Engine, c: Context<ApiEnv>): unknown[] {
   const { person } = callerOf(engine, c);
   const identity = c.get("principal")?.user.identity;

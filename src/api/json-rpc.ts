@@ -7,7 +7,7 @@ import { isEngineError } from "../core/errors.js";
 import { readJson } from "./body.js";
 import type { ApiEnv } from "./env.js";
 
-const RPC = { parse: -32700, request: -32600, method: -32601, params: -32602, internal: -32603 } as const;
+export const RPC = { parse: -32700, request: -32600, method: -32601, params: -32602, internal: -32603 } as const;
 
 /** For the API's description; those who speak it check more of it. */
 export const rpcMessage = z.object({
@@ -19,7 +19,7 @@ export const rpcMessage = z.object({
 
 export type RpcId = string | number | null;
 
-function rpcError(id: RpcId, code: number, message: string, data?: unknown) {
+export function rpcError(id: RpcId, code: number, message: string, data?: unknown) {
   return { jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } };
 }
 

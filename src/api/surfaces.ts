@@ -14,7 +14,7 @@ const PATHS: readonly (readonly [RegExp, readonly Surface[]])[] = [
   [/^\/store(\/|$)/, ["store"]],
   [/^\/(info|metrics|docs|openapi\.json)(\/|$)/, ["meta"]],
   [/^\/mcp(\/|$)/, ["mcp"]],
-  [/^\/a2a(\/|$)/, ["a2a"]],
+  [/^\/a2a(\/|$)|^\/\.well-known\/agent-card\.json$/, ["a2a"]],
   [/^\/ui(\/|$)/, ["ui"]],
 ];
 

@@ -126,6 +126,23 @@ export async function pendingApprovals(sql: Sql, key: ThreadKey): Promise<Approv
   return rows.map(fromStored);
 }
 
+/** The run that the answers to a run's questions, and to those of the runs that they made, have led to; itself where none did. */
+export async function answeringRun(sql: Sql, run: ThreadKey & Readonly<{ runId: RunId }>): Promise<RunId> {
+  const { rows } = await sql.query<{ runId: RunId }>(
+    `with recursive chain as (
+      select $3::uuid as run_id, 0 as depth
+      union
+      select a.decided_run_id, c.depth + 1
+      from chain c
+      join approvals a on a.tenant_id = $1 and a.thread_id = $2 and a.run_id = c.run_id and a.decided_run_id <> c.run_id
+      where c.depth < 1000
+    )
+    select run_id as "runId" from chain order by depth desc, run_id desc limit 1`,
+    [run.tenantId, run.threadId, run.runId],
+  );
+  return rows[0]?.runId ?? run.runId;
+}
+
 /** The runs of a thread whose questions are open. */
 export async function runsThatAsk(sql: Sql, key: ThreadKey): Promise<RunId[]> {
   const { rows } = await sql.query<{ runId: RunId }>(

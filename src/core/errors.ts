@@ -9,7 +9,6 @@ export type ErrorCode =
   | "not_pending" // an answer to a question that isn't open
   | "more_votes_needed" // the answer counts, but not alone
   | "forbidden" // not for this caller
-  | "not_implemented" // known to the wire contract, not served yet
   | "graph_changed" // the graph has no place any more for what is to go on
   | "assistant_changed" // it has another version than it was read with: read it again
   | "graph_invalid" // the graph file or export can't be used

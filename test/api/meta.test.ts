@@ -97,16 +97,6 @@ test("what is nowhere is 404 by name", () =>
     expect([response.status, await response.text()]).toEqual([404, "Nothing is served at GET /nowhere"]);
   }));
 
-test("what stock clients know and isn't served yet is 501 by name", () =>
-  served(async ({ app }) => {
-    const routes = [["POST", "/a2a/agent"]] as const;
-    for (const [method, path] of routes) {
-      const response = await app.request(path, { method, body: "{}" });
-      expect([path, response.status]).toEqual([path, 501]);
-      expect(await response.text()).toMatch(new RegExp(`^${method} /.* is not implemented yet$`));
-    }
-  }));
-
 test("a body beyond the limit is refused before it is read", () =>
   served(async ({ app }) => {
     const response = await app.request("/threads", {

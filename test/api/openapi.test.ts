@@ -7,9 +7,6 @@ import { sharedEngine } from "./shared.js";
 
 const shared = sharedEngine({ graphs, workers: 0 });
 
-/** Routes that the server knows to answer 501 to. */
-const UNSERVED = /is not implemented yet$/;
-
 type Route = Readonly<{ method: string; path: string }>;
 
 /** Middlewares are for many paths, and for all methods. */
@@ -20,18 +17,9 @@ function served(): Route[] {
   return [...new Map(plain.map((route) => [`${route.method} ${route.path}`, route])).values()];
 }
 
-test("every route that is served stands in it, and nothing else", async () => {
-  const { app } = shared();
-  const known = Object.keys(OPERATIONS);
-  const missing = [];
-  for (const { method, path } of served()) {
-    if (known.includes(`${method} ${path}`)) continue;
-    const response = await app.request(path.replaceAll(/:\w+\??/g, "x"), { method });
-    if (!UNSERVED.test(await response.text())) missing.push(`${method} ${path}`);
-  }
-  expect(missing).toEqual([]);
+test("every route that is served stands in it, and nothing else", () => {
   const routes = new Set(served().map(({ method, path }) => `${method} ${path}`));
-  expect(known.filter((key) => !routes.has(key))).toEqual([]);
+  expect(Object.keys(OPERATIONS).sort()).toEqual([...routes].sort());
 });
 
 test("it is OpenAPI, with what bodies and queries may have", async () => {

@@ -263,14 +263,15 @@ it("what is turned off isn't there, but for routes of the project's own", async 
     disable_runs: ["/runs", "/runs/wait", "/runs/crons", `/threads/${id}/runs`, `/threads/${id}/commands`],
     disable_store: ["/store/items/search"],
     disable_mcp: ["/mcp"],
-    disable_a2a: ["/a2a/steps"],
+    disable_a2a: ["/a2a/steps", "/.well-known/agent-card.json"],
     disable_ui: ["/ui/steps"],
   };
   const all = Object.values(paths).flat();
   for (const [key, off] of Object.entries(paths)) {
     const app = createApp(shared().engine, { http: await http({ [key]: true }) });
     for (const path of all) {
-      const response = await app.request(path, { method: "POST", body: "[" });
+      const how = path.startsWith("/.well-known/") ? {} : { method: "POST", body: "[" };
+      const response = await app.request(path, how);
       const isGone = response.status === 404 && (await response.text()).startsWith("Nothing is served at");
       expect([key, path, isGone]).toEqual([key, path, off.includes(path)]);
     }

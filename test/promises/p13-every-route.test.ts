@@ -71,7 +71,6 @@ test("every route that is served answers 404 to another tenant's ids, and tells 
       if (pattern.endsWith("/stream/events")) continue;
       const path = pathWith(pattern, ids);
       const { status, text } = await bob.send(method, path, bodyFor(method, pattern, ids));
-      if (status === 501) continue;
       asked += 1;
       if (method === "PUT" && pattern.startsWith("/v1/budgets/")) {
         // It may hold for a thread that comes: one of his own.

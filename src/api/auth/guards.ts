@@ -103,9 +103,13 @@ const RULES: readonly Rule[] = [
   ["POST", "/v1/deliveries/:delivery_id/resolve", ["threads:update", DELIVERY]],
   ["GET", "/v1/conversations", "itself"],
 
-  // What its tools do is asked for by each of them.
+  // What tools do is asked for by each of them, and what messages do, too.
   ["POST,GET,DELETE", "/mcp", "itself"],
   ["POST,GET,DELETE", "/mcp/", "itself"],
+  ["POST", "/a2a/:assistant_id", "itself"],
+  ["POST", "/a2a/:assistant_id/", "itself"],
+  ["GET", "/a2a/:assistant_id/.well-known/agent-card.json", "itself"],
+  ["GET", "/.well-known/agent-card.json", "itself"],
 ];
 
 /** Of no thread: these are for operators, by what they are. */

@@ -11,6 +11,7 @@ import * as crons from "../schemas/crons.js";
 import * as runs from "../schemas/runs.js";
 import * as store from "../schemas/store.js";
 import * as threads from "../schemas/threads.js";
+import { cardQuery } from "../a2a/routes.js";
 import { rpcMessage } from "../json-rpc.js";
 import { op, type Operations } from "./operation.js";
 
@@ -114,6 +115,9 @@ export const PROTOCOLS: Operations = {
   "POST /mcp": op("Speak MCP (streamable HTTP, without sessions): each agent is a tool", { body: rpcMessage }),
   "GET /mcp": op("There is nothing to listen to: 405"),
   "DELETE /mcp": op("There is no session to end: 405"),
+  "POST /a2a/:assistant_id": op("Speak A2A (JSON-RPC, 0.3 and 1.0) with an agent", { body: rpcMessage }),
+  "GET /a2a/:assistant_id/.well-known/agent-card.json": op("Read an agent's card"),
+  "GET /.well-known/agent-card.json": op("Read an agent's card", { query: cardQuery }),
 };
 
 export const SYSTEM: Operations = {

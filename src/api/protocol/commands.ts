@@ -65,7 +65,6 @@ function codeOf({ code, details }: EngineError): string {
 const CODES: Partial<Record<ErrorCode, string>> = {
   not_pending: "no_such_interrupt",
   forbidden: "permission_denied",
-  not_implemented: "not_supported",
   internal: "unknown_error",
 };
 
