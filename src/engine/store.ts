@@ -31,11 +31,11 @@ export function openStore(url: string, options: StoreOptions): GraphStore {
     options,
   );
   surviveLostConnections(store, log);
-  const sweep = ttl ? sweepExpired(store, ttl.sweepIntervalMinutes ?? 60, log) : undefined;
+  const sweep = sweepExpired(store, ttl?.sweepIntervalMinutes ?? 60, log);
   const parts = {
     batch: (operations: Operation[]) => store.batch(operations),
     sql,
-    refreshOnRead: ttl?.refreshOnRead ?? false,
+    refreshOnRead: ttl?.refreshOnRead ?? true,
   };
   return {
     of: (tenantId) => new TenantStore(tenantId, parts),

@@ -110,9 +110,10 @@ test("an item lasts as long as it was given, and as long again when it is read s
       alter table perdure_store.store enable trigger user`);
   await store().putItem(["t"], "short", { v: 1 }, { ttl: 5 });
   await age();
-  await store().getItem(["t"], "short");
+  await store().getItem(["t"], "short", { refreshTtl: false });
+  await store().searchItems(["t"], { refreshTtl: false });
   expect(await expiry()).toBeLessThan(1.1);
-  await store().getItem(["t"], "short", { refreshTtl: true });
+  await store().getItem(["t"], "short");
   expect(await expiry()).toBeGreaterThan(4.5);
   await age();
   await store().searchItems(["t"], { refreshTtl: true });
