@@ -58,10 +58,10 @@ import { createExecutor } from "./engine/executor/execute.js";
 import type { Graphs } from "./engine/graphs.js";
 import { createHandover } from "./engine/handover.js";
 import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
-import type { StoreTtl } from "./engine/langgraph-json.js";
 import { type HeaderRules, PLAIN_HTTP } from "./engine/http-json.js";
 import type { AssistantSettings } from "./engine/assistant-json.js";
 import { bindLoopback } from "./engine/loopback.js";
+import { createIndexer } from "./engine/loops/indexer.js";
 import { createLoop } from "./engine/loops/loop.js";
 import { createMover } from "./engine/loops/mover.js";
 import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
@@ -77,6 +77,8 @@ import { createStreamAppender } from "./engine/stream/sink.js";
 import { createTenantOpener } from "./engine/open-tenant.js";
 import { createStreams } from "./engine/stream/streams.js";
 import { openStore, type GraphStore } from "./engine/store.js";
+import type { StoreIndex } from "./engine/store-index.js";
+import type { StoreTtl } from "./engine/store-json.js";
 import { createMeasures, GAUGES } from "./engine/measures.js";
 import { createMeters } from "./observe/meters.js";
 import { preview } from "./observe/preview.js";
@@ -125,6 +127,8 @@ export type PartsOptions = Readonly<{
   /** Connections to Postgres at most. */
   dbPool?: number;
   storeTtl?: StoreTtl | null;
+  /** What items are found by; null or left out: by words. */
+  storeIndex?: StoreIndex | null;
   /** Where threads are adopted from when they are first touched. */
   adoptFrom?: string | null;
   log: Log;
@@ -149,7 +153,8 @@ export function openParts(options: PartsOptions): Parts {
   const notifier = createNotifier({ db, listenUrl: options.listenUrl ?? databaseUrl, log, clock, random });
   const keys = secretKeys(options);
   const bodies = openBodies(options, keys);
-  const store = openStore(databaseUrl, { sql: db, log, clock, random, ttl: options.storeTtl ?? null });
+  const { storeTtl: ttl = null, storeIndex: index = null } = options;
+  const store = openStore(databaseUrl, { sql: db, log, clock, random, ttl, index });
   const { adoptFrom: from } = options;
   const source = from ? openSource({ from, databaseUrl, max: ADOPTING, log }) : null;
   return {
@@ -322,7 +327,7 @@ async function probeBodies({ bodies, log }: Deps): Promise<void> {
   }
 }
 
-export const LOOPS = ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper", "pruner"] as const;
+export const LOOPS = ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper", "pruner", "indexer"] as const;
 export type LoopName = (typeof LOOPS)[number];
 export type Running = Readonly<{ start(): void; stop(): Promise<void> }>;
 
@@ -355,6 +360,8 @@ export function composeLoops(engine: ComposedEngine, names: readonly LoopName[],
         return createSweeper(engine.deps, engine.settings);
       case "pruner":
         return createPruner(engine.deps, { ...engine.settings, owner: engine.edits.owner });
+      case "indexer":
+        return createIndexer(engine.deps, engine.store.index);
     }
   });
 }

@@ -15,6 +15,7 @@ import { assistantSettings } from "./engine/assistant-json.js";
 import type { Graphs } from "./engine/graphs.js";
 import { type GraphSource, type Project, readProject } from "./engine/langgraph-json.js";
 import type { OwnApp } from "./engine/own-apps.js";
+import type { StoreIndex } from "./engine/store-index.js";
 import { createLog } from "./observe/log.js";
 
 export const NO_BODIES = "PERDURE_BODIES is not set: say where message bodies live, s3://bucket/prefix or file:///path";
@@ -131,10 +132,19 @@ export async function loadOwn({ http, env }: Project): Promise<OwnApp[]> {
   return loadOwnApps(http);
 }
 
+/** What the store is indexed by; null: by nothing. */
+export async function loadIndex({ storeIndex, env }: Pick<Project, "storeIndex" | "env">): Promise<StoreIndex | null> {
+  if (storeIndex === null) return null;
+  addToEnvironment(env);
+  const { loadStoreIndex } = await import("./engine/embeddings.js");
+  return loadStoreIndex(storeIndex);
+}
+
 /** Whether the rest of the project's own code can be used; gives the files it is made of. */
 export async function tryOthers(project: Project): Promise<string[]> {
   await loadOwn(project);
   await loadOwnChannels(project);
+  await loadIndex(project);
   const { buildUi } = await import("./engine/graph-ui.js");
   await buildUi(project);
   const { moduleFiles } = await import("./engine/module-files.js");

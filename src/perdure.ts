@@ -27,6 +27,7 @@ import { asAuth } from "./engine/auth-module.js";
 import { graphsFrom } from "./engine/graphs.js";
 import { type CorsRules, PLAIN_HTTP } from "./engine/http-json.js";
 import { asAdapter } from "./engine/own-channels.js";
+import { storeFrom, type StoreOptions } from "./engine/embeddings.js";
 import { createLog } from "./observe/log.js";
 
 export type PerdureOptions = Readonly<{
@@ -60,6 +61,8 @@ export type PerdureOptions = Readonly<{
   retention?: Retention;
   /** How long threads that clients make are kept after their last change, where they don't say so; for ever unless said otherwise. */
   threadTtl?: ThreadTtl;
+  /** The store that graphs have (`config.store`): how long its items stay, in minutes, and what they are found by. */
+  store?: StoreOptions;
   /** What questions come with, unless they say so themselves. */
   approvals?: ProjectApprovals;
   /**
@@ -103,7 +106,7 @@ export function composePerdure(options: PerdureOptions): Perdure {
   for (const [at, adapter] of (options.channels ?? []).entries()) asAdapter(adapter, `channels[${at}]`);
   const { logLevel, auth: _, ...settings } = readConfig({});
   const log = createLog(options.logLevel ?? logLevel);
-  const parts = openParts({ ...options, log, applicationName: "perdure" });
+  const parts = openParts({ ...options, ...storeFrom(options.store ?? {}), log, applicationName: "perdure" });
   const { retention = null, identityHeaders = false, policies = {} } = options;
   const auth = authOf(options.auth);
   const approvals = approvalDefaults(options.approvals ?? {});

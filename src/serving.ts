@@ -17,6 +17,7 @@ import {
   databaseOf,
   engineSettings,
   loadGraphs,
+  loadIndex,
   loadOwn,
   quietLevel,
   quietLog,
@@ -87,11 +88,13 @@ async function openServing(project: Project, config: Config, command: string) {
   const log = createLog(config.logLevel, { process: `${command}/${process.pid}` });
   const compose = await import("./compose.js");
   const graphs = await loadGraphs(project);
+  const storeIndex = await loadIndex(project);
   const parts = compose.openParts({
     ...config,
     databaseUrl,
     bodies: bodiesOf(config),
     storeTtl: project.storeTtl,
+    storeIndex,
     log,
     applicationName: `perdure ${command}`,
   });

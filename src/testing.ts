@@ -5,6 +5,7 @@ import { createApp } from "./api/app.js";
 import {
   composeEngine,
   composeLoops,
+  LOOPS,
   type ComposedEngine,
   type EngineSettings,
   openParts,
@@ -20,6 +21,7 @@ import { migrateDatabase } from "./cli/migrate.js";
 import { openDb } from "./db/pool.js";
 import { approvalDefaults, type ProjectApprovals } from "./engine/approval-policy.js";
 import { sweepLostRuns } from "./engine/commands/sweep-lost-runs.js";
+import { storeFrom, type StoreOptions } from "./engine/embeddings.js";
 import type { CrashPoint } from "./engine/executor/crash-points.js";
 import { graphsFrom } from "./engine/graphs.js";
 import { createLog } from "./observe/log.js";
@@ -52,6 +54,8 @@ export type TestEngineOptions = Readonly<{
   policies?: Readonly<Record<string, Partial<RunPolicy>>>;
   /** What is forgotten, and when; nothing is unless given. */
   retention?: Retention;
+  /** How long items of the store stay, and what they are found by. */
+  store?: StoreOptions;
   /** Where bodies live; in memory unless given. */
   bodies?: string;
   logLevel?: "debug" | "info" | "warn" | "error" | "silent";
@@ -144,12 +148,13 @@ async function startEngine(
   const parts = openParts({
     databaseUrl,
     bodies: options.bodies ?? "memory:",
+    ...storeFrom(options.store ?? {}),
     log,
     applicationName: "perdure testing",
   });
   const engine = composeEngine(parts, graphsFrom(options.graphs, settings), settings);
   await prepareEngine(engine);
-  const loops = composeLoops(engine, ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper", "pruner"], {
+  const loops = composeLoops(engine, LOOPS, {
     concurrency: options.concurrency ?? 10,
   });
   for (const loop of loops) loop.start();

@@ -8,7 +8,7 @@ const ROWS: readonly (readonly string[])[] = [
   // The widget runs in browsers.
   ["core", "widget"],
   ["db", "bodies", "observe"],
-  ["runs", "checkpoint", "effects", "budgets", "approvals", "schedule", "delivery", "assistants", "keys"],
+  ["runs", "checkpoint", "effects", "budgets", "approvals", "schedule", "delivery", "assistants", "keys", "items"],
   ["engine"],
   ["api", "cli", "testing"],
 ];

@@ -764,6 +764,23 @@ table staged_bodies
   constraint staged_bodies_kind_check CHECK ((kind = ANY (ARRAY[0, 1, 2])))
   constraint staged_bodies_pkey PRIMARY KEY (tenant_id, thread_id, hash)
 
+table store_indexes
+  index_id text not null
+  started_at timestamp with time zone not null default clock_timestamp()
+  due_at timestamp with time zone not null default clock_timestamp()
+  constraint store_indexes_pkey PRIMARY KEY (index_id)
+
+table store_vectors
+  tenant_id text collate "C" not null
+  namespace_path text collate "C" not null
+  key text not null
+  index_id text not null
+  value_sha256 bytea not null
+  paths text[]
+  vectors real[] not null
+  constraint store_vectors_item FOREIGN KEY (namespace_path, key) REFERENCES perdure_store.store(namespace_path, key) ON DELETE CASCADE
+  constraint store_vectors_pkey PRIMARY KEY (namespace_path, key)
+
 table stream_chunks
   tenant_id text collate "C" not null
   run_id uuid not null
@@ -2034,6 +2051,22 @@ AS $function$
     extract(epoch from clock_timestamp() - c.last_inbound_at)::float8 * 1000, c.address
   from mine m
   join conversations c using (tenant_id, conversation_id)
+$function$
+
+
+CREATE OR REPLACE FUNCTION perdure.store_similarity(a real[], b real[])
+ RETURNS double precision
+ LANGUAGE plpgsql
+ IMMUTABLE PARALLEL SAFE STRICT COST 10000
+AS $function$
+declare
+  sum float8 := 0;
+begin
+  for i in 1 .. cardinality(b) loop
+    sum := sum + a[i] * b[i];
+  end loop;
+  return sum;
+end
 $function$
 
 

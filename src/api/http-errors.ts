@@ -22,6 +22,7 @@ const STATUS: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   effect_conflict: 409,
   effect_unknown: 409,
   effect_refused: 409,
+  embedding_failed: 502,
   unavailable: 503,
   schema_newer: 503,
   graph_changed: 409,

@@ -11,7 +11,7 @@ export async function migrateDatabase(databaseUrl: string, log: Log): Promise<st
   // Without a limit per statement: another process may hold the lock for as long as its migrations take.
   const db = openDb({ url: databaseUrl, max: 1, log, applicationName: "perdure migrate", statementTimeoutMs: 0 });
   try {
-    return await migrate(db, { afterwards: () => setupStore(databaseUrl) });
+    return await migrate(db, { afterwards: (sql) => setupStore(databaseUrl, sql) });
   } finally {
     await db.close();
   }

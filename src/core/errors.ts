@@ -22,6 +22,7 @@ export type ErrorCode =
   | "effect_unknown" // nobody knows whether it was done, and it may not be done again
   | "effect_refused" // this call may not be made here
   | "schema_newer" // the database was migrated by a newer, breaking version
+  | "embedding_failed" // what makes the store's vectors couldn't
   | "unavailable" // Postgres or the object store can't be reached now
   | "internal"; // a broken promise of our own
 

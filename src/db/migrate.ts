@@ -29,11 +29,11 @@ export async function readMigrations(): Promise<Migration[]> {
 
 /**
  * Brings the database to this version and returns the names of what it applied. `afterwards` runs under the same lock
- * each time, for tables that others own. Needs a `db` without a statement timeout: others may hold the lock.
+ * each time, in the same transaction, for tables that others own. Needs a `db` without a statement timeout: others may hold the lock.
  */
 export async function migrate(
   db: Db,
-  { afterwards }: Readonly<{ afterwards?: () => Promise<void> }> = {},
+  { afterwards }: Readonly<{ afterwards?: (sql: Sql) => Promise<void> }> = {},
 ): Promise<string[]> {
   const migrations = await readMigrations();
   return withRights(async () =>
@@ -51,7 +51,7 @@ export async function migrate(
       refuseNewer(migrations, applied);
       const missing = missingMigrations(migrations, applied);
       for (const migration of missing) await apply(sql, migration);
-      await afterwards?.();
+      await afterwards?.(sql);
       return missing.map(label);
     }),
   );

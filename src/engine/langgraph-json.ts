@@ -14,6 +14,7 @@ import { type ModuleSource, moduleSource } from "./module-source.js";
 import { PRUNED_OUTCOMES, type Retention } from "../core/retention.js";
 import { type ThreadTtl, TTL_STRATEGIES } from "../core/thread-ttl.js";
 import { duration, maxRunning, policiesOf, POLICY_SHAPE } from "./policy-json.js";
+import { indexOf, type NamedIndex, type StoreTtl, storeShape, ttlOf, unservedOfStore } from "./store-json.js";
 import { type ProjectWebhooks, webhooksOf, webhooksShape } from "./webhook-json.js";
 
 /** Where a graph is. */
@@ -42,13 +43,6 @@ export type ProjectSettings = Readonly<{
   policyOf: PolicyOf;
 }>;
 
-/** Items of the store that expire, in minutes. */
-export type StoreTtl = Readonly<{
-  defaultTtl?: number | undefined;
-  refreshOnRead?: boolean | undefined;
-  sweepIntervalMinutes?: number | undefined;
-}>;
-
 export type Project = Readonly<{
   /** The file, absolute. */
   path: string;
@@ -58,6 +52,8 @@ export type Project = Readonly<{
   /** The file `env` names, absolute, to be watched. */
   envFile: string | null;
   storeTtl: StoreTtl | null;
+  /** What items of the store are found by; null: by words. */
+  storeIndex: NamedIndex | null;
   /** Where the `Auth` is that says who requests are of, and what they may; null: there is none. */
   auth: Readonly<{ source: ModuleSource; disableStudio: boolean }> | null;
   webhooks: ProjectWebhooks;
@@ -102,18 +98,7 @@ const SCHEMA = z.object({
   node_version: z.union([z.string(), z.number()]).nullish(),
   dependencies: strings.nullish(),
   dockerfile_lines: strings.nullish(),
-  store: z
-    .object({
-      index: z.unknown().optional(),
-      ttl: z
-        .object({
-          default_ttl: z.number().positive().nullish(),
-          refresh_on_read: z.boolean().nullish(),
-          sweep_interval_minutes: z.number().positive().nullish(),
-        })
-        .nullish(),
-    })
-    .nullish(),
+  store: storeShape.nullish(),
   checkpointer: z
     .object({
       ttl: z
@@ -184,20 +169,14 @@ export async function readProject(file: string): Promise<Project> {
   const dir = path.dirname(absolute);
   const raw = parse(absolute, await readText(absolute));
   const envFile = typeof raw.env === "string" ? path.resolve(dir, raw.env) : null;
-  const ttl = raw.store?.ttl;
   return {
     path: absolute,
     dir,
     graphs: await Promise.all(Object.entries(raw.graphs).map(([id, entry]) => graphSource(dir, id, entry))),
     env: await readEnv(raw.env, envFile),
     envFile,
-    storeTtl: ttl
-      ? {
-          defaultTtl: ttl.default_ttl ?? undefined,
-          refreshOnRead: ttl.refresh_on_read ?? undefined,
-          sweepIntervalMinutes: ttl.sweep_interval_minutes ?? undefined,
-        }
-      : null,
+    storeTtl: ttlOf(raw.store),
+    storeIndex: await indexOf(dir, raw.store),
     auth: await authOf(dir, raw.auth),
     webhooks: webhooksOf(raw.webhooks),
     http: await httpOf(raw.http, dir),
@@ -344,7 +323,7 @@ function warnings(raw: Raw & Record<string, unknown>): string[] {
   const have = Number.parseInt(process.versions.node, 10);
   if (wanted > have) found.push(`"node_version" asks for Node ${wanted}; this is Node ${have}`);
   const unserved = UNSERVED_KEYS.filter((key) => raw[key] !== undefined && raw[key] !== null);
-  if (raw.store?.index !== undefined) unserved.push("store.index");
+  unserved.push(...unservedOfStore(raw.store));
   for (const key of Object.keys(raw.checkpointer ?? {})) if (key !== "ttl") unserved.push(`checkpointer.${key}`);
   if ((raw.checkpointer?.ttl?.sweep_interval_minutes ?? null) !== null)
     found.push('"checkpointer.ttl.sweep_interval_minutes" is not needed: each thread has a timer of its own');

@@ -7,40 +7,60 @@ import type { Log, Sql } from "../core/deps.js";
 import type { TenantId } from "../core/ids.js";
 import { asDbError } from "../db/errors.js";
 import { retryTransient } from "../db/retry-transient.js";
-import type { StoreTtl } from "./langgraph-json.js";
+import { setUpVectors } from "../items/setup.js";
+import type { StoreIndex } from "./store-index.js";
+import type { StoreTtl } from "./store-json.js";
 import { TenantStore } from "./tenant-store.js";
 
 const STORE_SCHEMA = "perdure_store";
 
 export type GraphStore = Readonly<{
+  /** What it is indexed by; null: by nothing. */
+  index: StoreIndex | null;
   /** What is handed to a tenant's graphs and requests. */
   of(tenantId: TenantId): TenantStore;
+  /** Deletes what has expired. */
+  sweep(): Promise<void>;
   close(): Promise<void>;
 }>;
 
-type StoreOptions = Readonly<{ sql: Sql; log: Log; clock: Clock; random: () => number; ttl: StoreTtl | null }>;
+type StoreOptions = Readonly<{
+  sql: Sql;
+  log: Log;
+  clock: Clock;
+  random: () => number;
+  ttl: StoreTtl | null;
+  index: StoreIndex | null;
+}>;
 
 /** How long a graph's use of the store waits for a database that is away. */
 const PATIENCE_MS = 60_000;
+const SWEEP_MINUTES = 60;
 
 /** Opens the store; connects when it is first used. Its tables are made by `setupStore`. */
 export function openStore(url: string, options: StoreOptions): GraphStore {
-  const { log, ttl, sql } = options;
+  const { log, ttl, index } = options;
   const store = new PatientStore(
     { ...configOf(url, 4), ...(ttl?.defaultTtl && { ttl: { defaultTtl: ttl.defaultTtl } }) },
     options,
   );
   surviveLostConnections(store, log);
-  const sweep = sweepExpired(store, ttl?.sweepIntervalMinutes ?? 60, log);
+  // LangGraph's own sweeper only starts with its setup, which is `migrate`'s here. Items can expire without a default for all of them.
+  const sweep = async (): Promise<void> => void (await store.sweepExpiredItems());
+  const sweeping = repeat(sweep, ttl?.sweepIntervalMinutes ?? SWEEP_MINUTES, log);
   const parts = {
     batch: (operations: Operation[]) => store.batch(operations),
-    sql,
+    sql: patient(options),
     refreshOnRead: ttl?.refreshOnRead ?? true,
+    defaultTtl: ttl?.defaultTtl ?? null,
+    index,
   };
   return {
+    index,
     of: (tenantId) => new TenantStore(tenantId, parts),
+    sweep,
     close: async () => {
-      clearInterval(sweep);
+      clearInterval(sweeping);
       await store.stop();
     },
   };
@@ -68,13 +88,24 @@ class PatientStore extends PostgresStore {
   }
 }
 
+/** The statements of ours are of the same kind. */
+function patient({ sql, clock, random }: StoreOptions): Sql {
+  const options = { clock, random, deadlineMs: PATIENCE_MS };
+  return { query: (text, values, query) => retryTransient(() => sql.query(text, values, query), options) };
+}
+
 function configOf(url: string, max: number): PostgresStoreConfig {
   const connectionOptions = { connectionString: url, max, application_name: "perdure store" };
   return { connectionOptions, schema: STORE_SCHEMA, ensureTables: false };
 }
 
-/** Makes the store's schema and tables, or brings them up to date. */
-export async function setupStore(url: string): Promise<void> {
+/** Makes the store's schema and tables, or brings them up to date; `sql` is where the migrations are made. */
+export async function setupStore(url: string, sql: Sql): Promise<void> {
+  await setUpTables(url);
+  await setUpVectors(sql);
+}
+
+async function setUpTables(url: string): Promise<void> {
   const store = new PostgresStore(configOf(url, 1));
   surviveLostConnections(store, null);
   try {
@@ -97,12 +128,11 @@ function surviveLostConnections(store: PostgresStore, log: Log | null): void {
   });
 }
 
-// LangGraph's own sweeper only starts with its setup, which is `migrate`'s here.
-function sweepExpired(store: PostgresStore, minutes: number, log: Log): NodeJS.Timeout {
-  const sweep = () => {
-    store.sweepExpiredItems().catch((error: unknown) => {
+function repeat(sweep: () => Promise<void>, minutes: number, log: Log): NodeJS.Timeout {
+  const round = () => {
+    sweep().catch((error: unknown) => {
       log.warn({ code: String((error as { code?: unknown }).code ?? "") }, "expired store items could not be deleted");
     });
   };
-  return setInterval(sweep, minutes * 60_000).unref();
+  return setInterval(round, minutes * 60_000).unref();
 }

@@ -1,5 +1,5 @@
-// One tenant's part of the store, for graphs (`config.store`) and the API alike. It stands under a label of the tenant's, and each label is
-// written so that none begins another and nothing in it means anything to LIKE or to the path: PostgresStore finds prefixes by text.
+// One tenant's part of the store, for graphs (`config.store`) and the API alike. It stands under a label of the tenant's. Where the store has an
+// index, what is put is embedded first and kept with its vectors, and a query finds what comes nearest; otherwise it looks for words.
 import {
   BaseStore,
   type Item,
@@ -7,62 +7,112 @@ import {
   type Operation,
   type OperationResults,
   type PutOperation,
+  type SearchItem,
+  type SearchOperation,
 } from "@langchain/langgraph-checkpoint";
 import type { Sql } from "../core/deps.js";
 import { EngineError } from "../core/errors.js";
 import type { TenantId } from "../core/ids.js";
-import { isObject } from "../core/json-parts.js";
+import { read, written } from "../items/labels.js";
+import { keepWithVectors, type Meaning, nearestItems } from "../items/vectors.js";
+import { asUnmeant, checkFilter, conditionsOf } from "./store-filter.js";
+import type { StoreIndex } from "./store-index.js";
 
 /** The store's index takes no longer names: 2,704 bytes for a path and a key. */
 const MOST_NAME_BYTES = 2_400;
 
-export type StoreItem = Item;
+export type StoreItem = SearchItem;
 export type StoreBatch = (operations: Operation[]) => Promise<unknown[]>;
 /** `refreshTtl`: whether reading gives what expires its whole time again; left out, the configuration says. */
 export type StoreOperation = Operation & Readonly<{ refreshTtl?: boolean | undefined }>;
 
+export type TenantStoreParts = Readonly<{
+  batch: StoreBatch;
+  sql: Sql;
+  refreshOnRead: boolean;
+  /** Of items that are put without a time to live, in minutes; null: they stay. */
+  defaultTtl: number | null;
+  /** Null: a query looks for words. */
+  index: StoreIndex | null;
+}>;
+
 export class TenantStore extends BaseStore {
   private readonly root: string;
+  /** Whether a query finds what is meant. */
+  readonly hasIndex: boolean;
 
   constructor(
-    tenantId: TenantId,
-    private readonly parts: Readonly<{ batch: StoreBatch; sql: Sql; refreshOnRead: boolean }>,
+    private readonly tenantId: TenantId,
+    private readonly parts: TenantStoreParts,
   ) {
     super();
     this.root = written(tenantId);
+    this.hasIndex = parts.index !== null;
   }
 
-  /** Throws `bad_request` for a filter or name that can't be meant. */
+  /** Throws `bad_request` for a filter or name that can't be meant, and `embedding_failed` before anything is written. */
   override async batch<Op extends StoreOperation[]>(operations: Op): Promise<OperationResults<Op>> {
+    for (const operation of operations) if (isPut(operation)) this.checkName(operation);
+    const vectors = await this.embed(operations.filter(isPut));
     const results: unknown[] = [];
-    for (const operation of operations) results.push(await this.one(operation));
+    for (const operation of operations) results.push(await this.one(operation, vectors));
     return results as OperationResults<Op>;
   }
 
-  private async one(operation: StoreOperation): Promise<unknown> {
+  private async one(operation: StoreOperation, vectors: Embedded): Promise<unknown> {
     if ("namespacePrefix" in operation) {
       checkFilter(operation.filter ?? {});
-      const namespacePrefix = this.place(operation.namespacePrefix);
-      const items = await this.ask<Item[]>({ ...operation, namespacePrefix }).catch(asUnmeant);
+      const items = await this.find({ ...operation, namespacePrefix: this.place(operation.namespacePrefix) });
       await this.refresh(operation, items);
       return items.map(shown);
     }
     if (!("namespace" in operation)) return this.namespaces(operation);
-    const namespace = this.place(operation.namespace);
-    if ("value" in operation) return this.keep({ ...operation, namespace });
-    const item = await this.ask<Item | null>({ ...operation, namespace });
+    if (isPut(operation)) return this.keep(operation, vectors.get(operation));
+    const item = await this.ask<Item | null>({ ...operation, namespace: this.place(operation.namespace) });
     if (item === null) return null;
     await this.refresh(operation, [item]);
     return shown(item);
   }
 
-  private keep(operation: PutOperation): Promise<unknown> {
-    const { namespace, key } = operation;
-    if (namespace.length < 2) throw new EngineError("bad_request", "namespace: must not be empty");
-    if (Buffer.byteLength(namespace.join(":")) + Buffer.byteLength(key) > MOST_NAME_BYTES) {
+  private checkName({ namespace, key }: PutOperation): void {
+    if (namespace.length === 0) throw new EngineError("bad_request", "namespace: must not be empty");
+    if (Buffer.byteLength(this.place(namespace).join(":")) + Buffer.byteLength(key) > MOST_NAME_BYTES) {
       throw new EngineError("bad_request", `namespace and key: together longer than ${MOST_NAME_BYTES} bytes`);
     }
-    return this.ask(operation);
+  }
+
+  /** The vectors of all that are put, at once; of what isn't to be found, none. */
+  private async embed(puts: readonly PutOperation[]): Promise<Embedded> {
+    const { index } = this.parts;
+    if (index === null) return new Map();
+    const kept = puts.filter(({ value }) => value !== null);
+    const asked = kept.map(({ value, index: at }) => ({ value, paths: at === false ? [] : (at ?? null) }));
+    const vectors = await index.vectorsOf(asked);
+    return new Map(
+      kept.map((put, n) => [put, { indexId: index.id, paths: asked[n]?.paths ?? null, vectors: vectors[n] ?? [] }]),
+    );
+  }
+
+  private async keep(operation: PutOperation, meaning: Meaning | undefined): Promise<unknown> {
+    const namespace = this.place(operation.namespace);
+    if (meaning === undefined) return this.ask({ ...operation, namespace });
+    // As PostgresStore takes it, which knows more of a put than the operation's type: 0 is for ever.
+    const { ttl: given } = (operation as Readonly<{ options?: { ttl?: number } }>).options ?? {};
+    const ttl = given ?? this.parts.defaultTtl;
+    const at = { tenantId: this.tenantId, path: namespace.join(":"), key: operation.key };
+    return keepWithVectors(this.parts.sql, at, { ...meaning, value: operation.value, ttl: ttl === 0 ? null : ttl });
+  }
+
+  private async find(operation: SearchOperation): Promise<SearchItem[]> {
+    const { index, sql } = this.parts;
+    const { query, filter = {}, limit = 10, offset = 0 } = operation;
+    if (index === null || !query) return this.ask<Item[]>(operation).catch(asUnmeant);
+    const vector = await index.vectorOf(query);
+    const found = await nearestItems(sql, {
+      ...{ tenantId: this.tenantId, indexId: index.id, prefix: operation.namespacePrefix.join(":"), vector },
+      ...{ conditions: conditionsOf(filter), limit, offset },
+    }).catch(asUnmeant);
+    return found.map(({ path, ...item }) => ({ ...item, namespace: path.split(":") }));
   }
 
   private async ask<T>(operation: Operation): Promise<T> {
@@ -123,72 +173,12 @@ export class TenantStore extends BaseStore {
   }
 }
 
-/** `user_1` as `[user~5f1]`. */
-function written(label: string): string {
-  const escaped = label.replaceAll(/[~[\]:.%_\\]/g, (char) => `~${char.charCodeAt(0).toString(16)}`);
-  return `[${escaped}]`;
-}
+type Embedded = ReadonlyMap<PutOperation, Meaning>;
 
-function read(label: string): string {
-  return label.slice(1, -1).replaceAll(/~([0-9a-f]{2})/g, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
+function isPut(operation: StoreOperation): operation is PutOperation {
+  return "value" in operation;
 }
 
 function shown<T extends Item>(item: T): T {
   return { ...item, namespace: item.namespace.slice(1).map(read) };
-}
-
-const NUMBER_OPS = new Set(["$gt", "$gte", "$lt", "$lte"]);
-const LIST_OPS = new Set(["$in", "$nin"]);
-const VALUE_OPS = new Set(["$eq", "$ne"]);
-
-/** PostgresStore leaves out operators that it doesn't know, and compares what is no plain value by what JavaScript makes of it as text. */
-function checkFilter(filter: Readonly<Record<string, unknown>>): void {
-  for (const [field, wanted] of Object.entries(filter)) {
-    const isOperators = isObject(wanted) && Object.keys(wanted).some((name) => name.startsWith("$"));
-    const problem = isOperators ? operatorsProblem(wanted) : isPlain(wanted) || isObject(wanted) ? null : NEEDS_PLAIN;
-    if (problem !== null) throw new EngineError("bad_request", `filter.${field}: ${problem}`);
-  }
-}
-
-const NEEDS_PLAIN = "must be text, a number, true, false, an object that is contained, or operators like $gte";
-
-function operatorsProblem(operators: Readonly<Record<string, unknown>>): string | null {
-  for (const [name, value] of Object.entries(operators)) {
-    if (NUMBER_OPS.has(name)) {
-      if (typeof value !== "number") return `${name} must have a number`;
-    } else if (LIST_OPS.has(name)) {
-      if (!Array.isArray(value) || value.length === 0 || !value.every(isPlain))
-        return `${name} must have a list of plain values`;
-    } else if (VALUE_OPS.has(name)) {
-      if (!isPlain(value)) return `${name} must have a plain value`;
-    } else if (name !== "$exists" || typeof value !== "boolean") {
-      return `${name} must be one of $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin and $exists (true or false)`;
-    }
-  }
-  return null;
-}
-
-function isPlain(value: unknown): boolean {
-  return ["string", "number", "boolean"].includes(typeof value);
-}
-
-const NOT_A_NUMBER = new Set<unknown>(["22P02", "22003"]);
-const TOO_MANY_WORDS = "54000";
-
-/** A number was looked for where an item has something else, or words in what has too many of them. */
-function asUnmeant(error: unknown): never {
-  const { code } = error as { code?: unknown };
-  if (code === TOO_MANY_WORDS) {
-    throw new EngineError(
-      "bad_request",
-      "query: there is an item with too many words to look in; take a longer prefix",
-      {
-        cause: error,
-      },
-    );
-  }
-  if (!NOT_A_NUMBER.has(code)) throw error;
-  throw new EngineError("bad_request", "filter: compares numbers, and an item has something else there", {
-    cause: error,
-  });
 }

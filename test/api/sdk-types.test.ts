@@ -262,8 +262,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   },
   "store.putItem": {
     schema: store.itemPut,
-    // Which fields of an item are found by their meaning needs an index, which the store doesn't have.
-    fields: { ...signal, index: { refused: ["a"] }, ttl: does(5) },
+    fields: { ...signal, index: does(["a"]), ttl: does(5) },
   },
   "store.getItem": { schema: store.itemGet, fields: { ...signal, refreshTtl: does(["true"]) } },
   "store.deleteItem": { schema: store.itemDelete, fields: signal },

@@ -13,7 +13,8 @@ describe("the store", () => {
     const proxy = await startProxy(database.url);
     const url = new URL(database.url);
     url.port = String(proxy.port);
-    const options = { sql: database.db, log: createLog("silent"), clock: systemClock, random: Math.random, ttl: null };
+    const log = createLog("silent");
+    const options = { sql: database.db, log, clock: systemClock, random: Math.random, ttl: null, index: null };
     const { of, close } = openStore(url.href, options);
     const store = of(DEFAULT_TENANT);
     await store.batch([{ namespace: ["people"], key: "dora", value: { likes: "tea" } }]);
@@ -36,8 +37,8 @@ describe("the store", () => {
 
   it("is set up any number of times", async () => {
     const database = await createTestDatabase();
-    await setupStore(database.url);
-    await setupStore(database.url);
+    await setupStore(database.url, database.db);
+    await setupStore(database.url, database.db);
     await database.close();
   });
 });

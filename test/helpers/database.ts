@@ -55,7 +55,7 @@ export async function ensureTemplate(server: string): Promise<string> {
     await sql.query(`create database ${draft}`);
     const url = withDatabase(server, draft);
     const db = openDb({ url, max: 1, log, applicationName: "perdure test", statementTimeoutMs: 0 });
-    await migrate(db, { afterwards: () => setupStore(url) });
+    await migrate(db, { afterwards: (sql) => setupStore(url, sql) });
     await db.close();
     await sql.query(`alter database ${draft} rename to ${name}`).catch(async (error: unknown) => {
       await sql.query(`drop database ${draft} with (force)`);

@@ -17,6 +17,7 @@ import type { ThreadTtl } from "../../src/core/thread-ttl.js";
 import { approvalDefaults, type ProjectApprovals } from "../../src/engine/approval-policy.js";
 import { fireTimers } from "../../src/engine/commands/fire-timers.js";
 import { sweepLostRuns } from "../../src/engine/commands/sweep-lost-runs.js";
+import { storeFrom, type StoreOptions } from "../../src/engine/embeddings.js";
 import { graphsFrom } from "../../src/engine/graphs.js";
 import { tickMover } from "../../src/engine/loops/mover.js";
 import { tellingOf } from "../../src/engine/telling.js";
@@ -70,6 +71,7 @@ export type EngineOptions = Readonly<{
   maxRunningPerTenant?: number;
   webhookSecrets?: readonly string[];
   webhookPrivate?: boolean;
+  store?: StoreOptions;
 }>;
 
 /** Runs `work` with an engine; stops the workers, closes every connection and drops the database afterwards. */
@@ -80,7 +82,10 @@ export async function withEngine<T>(options: EngineOptions, work: (engine: TestE
   const { bodies = "memory:", secretKey = null, adoptFrom = null, adoptGraph = null } = options;
   if (options.movable === true) await installClock(db.db);
   const databaseUrl = options.movable === true ? withMovableClock(db.url) : db.url;
-  const parts = openParts({ databaseUrl, bodies, secretKey, adoptFrom, log, applicationName: "test" });
+  const parts = openParts({
+    ...{ databaseUrl, bodies, secretKey, adoptFrom, log, applicationName: "test" },
+    ...storeFrom(options.store ?? {}),
+  });
   const { deps } = parts;
   const running: Running[] = [];
   const settings: EngineSettings = {

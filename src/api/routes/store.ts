@@ -5,7 +5,7 @@ import { reaches, type Within } from "../../core/access.js";
 import { EngineError } from "../../core/errors.js";
 import type { TenantId } from "../../core/ids.js";
 import type { Engine } from "../../engine/engine.js";
-import type { StoreItem, StoreOperation } from "../../engine/tenant-store.js";
+import type { StoreItem, StoreOperation, TenantStore } from "../../engine/tenant-store.js";
 import { ask, asLeft, readAsked } from "../auth/ask.js";
 import { forbidden } from "../auth/refusal.js";
 import { type ItemName, pageWithin, reachesItem, searchWithin } from "../auth/store.js";
@@ -32,6 +32,7 @@ export function storeRoutes(engine: Engine): Hono<ApiEnv> {
     const { body, within } = await readAsked(engine, c, itemPut, "store:put");
     const { namespace, key, value, index, ttl } = body;
     refuseEmpty(namespace);
+    refuseUnindexed(engine.storeOf(c.get("tenantId")), index);
     if (!reachesItem(within, { namespace, key, value })) {
       throw forbidden("Not authorized: who puts it there wouldn't reach it");
     }
@@ -123,6 +124,17 @@ function refuseEmpty(namespace: readonly string[]): void {
   if (namespace.length === 0) throw new HTTPException(400, { message: "Namespace cannot be empty." });
 }
 
-function itemRecord({ namespace, key, value, createdAt, updatedAt }: StoreItem) {
-  return { namespace, key, value, created_at: createdAt, updated_at: updatedAt };
+/** What is asked for would have no effect. */
+function refuseUnindexed({ hasIndex }: TenantStore, index: false | readonly string[] | undefined): void {
+  if (hasIndex || !Array.isArray(index)) return;
+  throw new EngineError(
+    "bad_request",
+    'index: must be false or left out: this store has no "store.index" in langgraph.json',
+  );
+}
+
+/** With a query that found it by what it means: how near it comes. */
+function itemRecord({ namespace, key, value, createdAt, updatedAt, score }: StoreItem) {
+  const record = { namespace, key, value, created_at: createdAt, updated_at: updatedAt };
+  return score === undefined ? record : { ...record, score };
 }

@@ -17,8 +17,12 @@ export const itemPut = z.object({
   namespace: labels.refine(([root]) => root !== "langgraph", 'must not begin with "langgraph"'),
   key,
   value: storable(MAX_VALUE_CHARACTERS),
-  /** false: not to be found by what it says. Fields of its own for that need an index, which there is none. */
-  index: absent(z.literal(false, "must be false or left out: this store has no index for meanings")),
+  /** false: not to be found by what it means. A list: where its texts are, instead of what the store's index says. */
+  index: absent(
+    z.union([z.literal(false), z.array(text.min(1)).min(1).max(100)], {
+      error: "must be false, or a list of 1 to 100 places of texts in the value",
+    }),
+  ),
   /** In minutes; null: it doesn't expire. Left out, the configuration says. */
   ttl: minutes.nullish(),
 });
@@ -39,7 +43,7 @@ export const itemSearch = z.object({
   filter: absent(jsonObject),
   limit: absent(limit),
   offset: absent(offset),
-  /** Words; without an index for meanings they are looked for as they are. */
+  /** What is meant; words that are looked for, where the store has no index. */
   query: absent(text),
   refresh_ttl: absent(z.boolean()),
 });

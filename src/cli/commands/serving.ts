@@ -55,7 +55,7 @@ export function addServing(program: Command, serving: Serving): void {
     program,
     serving,
     "worker",
-    "run loops only: worker, scheduler, deliverer, receiver, mover, sweeper, pruner",
+    "run loops only: worker, scheduler, deliverer, receiver, mover, sweeper, pruner, indexer",
   );
 }
 
