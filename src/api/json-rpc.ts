@@ -23,6 +23,11 @@ export function rpcError(id: RpcId, code: number, message: string, data?: unknow
   return { jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } };
 }
 
+/** As an event of a stream. */
+export function rpcFrame(message: object): string {
+  return `data: ${JSON.stringify(message)}\n\n`;
+}
+
 /** What was sent, or the answer to what can't be read. */
 export async function readRpc(
   c: Context<ApiEnv>,

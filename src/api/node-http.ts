@@ -117,13 +117,20 @@ function webBody(
   return readable;
 }
 
+/** What is said to who isn't let in any more. */
+const OVER = `${ENTRY_OVER.status}: ${ENTRY_OVER.message}`;
+
 /** The same for server-sent events. */
-export function streamEvents(c: Context<ApiEnv>, write: (body: OpenBody) => Promise<void>): Response {
+export function streamEvents(
+  c: Context<ApiEnv>,
+  write: (body: OpenBody) => Promise<void>,
+  farewell: (message: string) => string = (message) => errorFrame(ENTRY_OVER.code, message),
+): Response {
   c.header("Content-Type", "text/event-stream");
   // A proxy that collects or compresses answers would turn the stream into one lump.
   c.header("Cache-Control", "no-cache, no-store, no-transform");
   c.header("X-Accel-Buffering", "no");
-  return streamBody(c, errorFrame(ENTRY_OVER.code, `${ENTRY_OVER.status}: ${ENTRY_OVER.message}`), write);
+  return streamBody(c, farewell(OVER), write);
 }
 
 /** As stock clients read why there is nothing more. */

@@ -2,6 +2,7 @@
 import { createServer, type Server } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Annotation, END, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -20,8 +21,18 @@ const who = new StateGraph(Annotation.Root({ who: Annotation<unknown>, n: Annota
   .addEdge("look", END)
   .compile();
 
+/** Longer than the token of who asks for it. */
+const slow = new StateGraph(Annotation.Root({ n: Annotation<number> }))
+  .addNode("sleep", async () => {
+    await sleep(18_000);
+    return { n: 1 };
+  })
+  .addEdge(START, "sleep")
+  .addEdge("sleep", END)
+  .compile();
+
 const ISSUER = "https://issuer.example";
-const engine = sharedEngine({ graphs: { who } });
+const engine = sharedEngine({ graphs: { who, slow } });
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>;
 let ours: KeyPair;
 let others: KeyPair;
@@ -167,6 +178,27 @@ describe("an open stream", () => {
       'event: error\ndata: {"error":"unauthorized","message":"401: Not authenticated any more: the key or token that opened this is over"}\n\n',
     ]);
     expect((await sendAs(app, "")("GET", `/threads/${thread_id}/stream`, undefined, headers)).status).toBe(401);
+  }, 30_000);
+
+  it("of MCP or A2A says it in JSON-RPC, as their clients read it", async () => {
+    const app = behind();
+    const over = { code: -32600, message: expect.stringMatching(/^401: Not authenticated any more/) as string };
+    const last = async (path: string, method: string, params: object): Promise<unknown> => {
+      const authorization = `Bearer ${await token({}, { expires: "2s" })}`;
+      const headers = { authorization, accept: "application/json, text/event-stream" };
+      const { text } = await sendAs(app, "")("POST", path, { jsonrpc: "2.0", id: 7, method, params }, headers);
+      return JSON.parse(text.split("data: ").at(-1) ?? "");
+    };
+    const parts = [{ kind: "data", data: { n: 0 } }];
+    expect(
+      await Promise.all([
+        last("/mcp", "tools/call", { name: "slow", arguments: { n: 0 } }),
+        last("/a2a/slow", "message/stream", { message: { messageId: "m", role: "user", parts } }),
+      ]),
+    ).toEqual([
+      { jsonrpc: "2.0", id: 7, error: over },
+      { jsonrpc: "2.0", id: 7, error: over },
+    ]);
   }, 30_000);
 });
 

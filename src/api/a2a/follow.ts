@@ -5,8 +5,8 @@ import type { Engine } from "../../engine/engine.js";
 import { readStream } from "../../engine/stream/reader.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError } from "../http-errors.js";
-import type { RpcId } from "../json-rpc.js";
-import { streamEvents } from "../node-http.js";
+import { RPC, rpcError, rpcFrame, type RpcId } from "../json-rpc.js";
+import { type OpenBody, streamEvents } from "../node-http.js";
 import { HEARTBEAT, HEARTBEAT_MS } from "../sse.js";
 import { partsOf } from "./parts.js";
 import { taskOf, type TaskRef } from "./task.js";
@@ -17,11 +17,11 @@ type To = Readonly<{ id: RpcId; wire: Wire }>;
 /** Ends when the task does, or asks something. */
 export function follow(engine: Engine, c: Context<ApiEnv>, ref: TaskRef, { id, wire }: To): Response {
   const ids = { id: ref.id, contextId: ref.run.threadId };
-  return streamEvents(c, async (body) => {
+  const tell = async (body: OpenBody): Promise<void> => {
     try {
       for await (const event of taskEvents(engine, ref, body.gone)) {
         if (event === "heartbeat") await body.write(HEARTBEAT);
-        else await body.write(`data: ${JSON.stringify({ jsonrpc: "2.0", id, result: wire.event(ids, event) })}\n\n`);
+        else await body.write(rpcFrame({ jsonrpc: "2.0", id, result: wire.event(ids, event) }));
       }
     } catch (error) {
       const code = asEngineError(error)?.code ?? "internal";
@@ -30,7 +30,8 @@ export function follow(engine: Engine, c: Context<ApiEnv>, ref: TaskRef, { id, w
       // An end would be taken for the task's.
       body.cut();
     }
-  });
+  };
+  return streamEvents(c, tell, (message) => rpcFrame(rpcError(id, RPC.request, message)));
 }
 
 async function* taskEvents(engine: Engine, ref: TaskRef, signal: AbortSignal): AsyncGenerator<TaskEvent | "heartbeat"> {

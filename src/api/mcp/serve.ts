@@ -16,6 +16,7 @@ import { isObject } from "../../core/json-parts.js";
 import type { Engine } from "../../engine/engine.js";
 import type { ApiEnv } from "../env.js";
 import { asEngineError, logFailure } from "../http-errors.js";
+import { RPC, rpcError, rpcFrame } from "../json-rpc.js";
 import { type OpenBody, streamEvents } from "../node-http.js";
 import { HEARTBEAT_MS } from "../sse.js";
 import { listAgentTools } from "./agent-tools.js";
@@ -34,7 +35,8 @@ export async function serveMcp(
   c: C,
   { version, body }: Readonly<{ version: string; body: unknown }>,
 ): Promise<Response> {
-  const calls = [body].flat().some((message) => isObject(message) && message["method"] === "tools/call");
+  const messages = [body].flat().filter(isObject);
+  const calls = messages.some(({ method }) => method === "tools/call");
   const transport = new WebStandardStreamableHTTPServerTransport({
     enableJsonResponse: !calls,
     keepAliveMs: HEARTBEAT_MS,
@@ -45,7 +47,10 @@ export async function serveMcp(
   const answer = await transport.handleRequest(c.req.raw, { parsedBody: body });
   if (answer.headers.get("content-type") === "text/event-stream" && answer.body !== null) {
     const events = answer.body;
-    return streamEvents(c, (out) => pass(events, out, () => server.close()));
+    const asked = messages.flatMap(({ id }) => (typeof id === "string" || typeof id === "number" ? [id] : []));
+    const farewell = (message: string): string =>
+      asked.map((id) => rpcFrame(rpcError(id, RPC.request, message))).join("");
+    return streamEvents(c, (out) => pass(events, out, () => server.close()), farewell);
   }
   const text = await answer.text();
   await server.close();
