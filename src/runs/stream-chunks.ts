@@ -93,14 +93,16 @@ export async function insertStreamChunks(sql: Sql, key: RunKey, batch: Batch): P
   );
 }
 
-/** The last event of an attempt whose worker can't tell it any more. Inside the caller's transaction, which has locked the run. */
+/**
+ * The last event of an attempt whose worker can't tell it any more, under the last id an attempt can have: what it told may have been
+ * moved. Inside the caller's transaction, which has locked the run.
+ */
 export async function appendFinalChunk(
   sql: Sql,
   run: RunKey & Readonly<{ attempt: number }>,
   event: Omit<StreamLine, "id">,
 ): Promise<void> {
-  const id = Math.max((await lastStreamId(sql, run)) + 1, (run.attempt - 1) * IDS_PER_ATTEMPT);
-  await insertStreamChunks(sql, run, [{ id, ...event }]);
+  await insertStreamChunks(sql, run, [{ id: run.attempt * IDS_PER_ATTEMPT - 1, ...event }]);
 }
 
 /** A run's stream as far as it is in Postgres, with the run's state in the same snapshot. */

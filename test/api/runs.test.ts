@@ -216,7 +216,7 @@ describe("a stream", () => {
     });
   });
 
-  it("ends without an event when the run is cancelled", async () => {
+  it("ends by saying why when the run is cancelled", async () => {
     await withEngine({ graphs }, async ({ client }) => {
       const { thread_id } = await client.threads.create();
       const key = randomUUID();
@@ -226,7 +226,8 @@ describe("a stream", () => {
         if ((part as unknown as Part).event !== "custom") continue;
         await client.runs.cancel(thread_id, (parts[0]?.data as { run_id: string }).run_id);
       }
-      expect(parts.map(({ event }) => event)).toEqual(["metadata", "custom"]);
+      expect(parts.map(({ event }) => event)).toEqual(["metadata", "custom", "metadata"]);
+      expect(parts.at(-1)?.data).toMatchObject({ attempt: 1, cancel_reason: "cancelled by a client" });
       expect(await client.threads.get(thread_id)).toMatchObject({ status: "idle" });
     });
   });

@@ -3,7 +3,8 @@ import type { Sql } from "../../core/deps.js";
 import type { RunId } from "../../core/ids.js";
 import { supersedes } from "../../core/run.js";
 import { appendEvent } from "../../runs/events.js";
-import { cancelRuns } from "../../runs/runs.js";
+import { cancelRuns, type RunRow } from "../../runs/runs.js";
+import { appendFinalChunk } from "../../runs/stream-chunks.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { cancelTimers } from "../../schedule/timers.js";
 import { withdrawQuestions } from "./questions.js";
@@ -23,6 +24,15 @@ export async function endRuns(
   }
   for (const run of ended) {
     await appendEvent(sql, run, { type: "run.cancelled", attempt: run.attempt, payload: { reason: end.reason } });
+    await tellWatchers(sql, run, end.reason);
   }
   return ids;
+}
+
+/** Whoever saw something of it learns that what came after the last state is not kept. */
+async function tellWatchers(sql: Sql, run: RunRow, reason: string): Promise<void> {
+  const { runId, attempt } = run;
+  if (attempt === 0) return;
+  const json = JSON.stringify({ run_id: runId, attempt, cancel_reason: reason });
+  await appendFinalChunk(sql, run, { event: "metadata", json });
 }

@@ -168,8 +168,8 @@ function statusOf({ status }: RunRow): "completed" | "failed" | "interrupted" {
 }
 
 function isLater(json: string): boolean {
-  const { attempt, ended_by } = JSON.parse(json) as Fields;
-  return Number(attempt) > 1 && ended_by === undefined;
+  const { attempt, ended_by, cancel_reason } = JSON.parse(json) as Fields;
+  return Number(attempt) > 1 && ended_by === undefined && cancel_reason === undefined;
 }
 
 function messageOf(json: string): string | undefined {
