@@ -19,6 +19,7 @@ import { short } from "./graphs/short.js";
 import { sleeper } from "./graphs/sleeper.js";
 import { spender } from "./graphs/spender.js";
 import { steps } from "./graphs/steps.js";
+import { talker } from "./graphs/talker.js";
 import { tasks } from "./graphs/tasks.js";
 import { tooled } from "./graphs/tooled.js";
 
@@ -48,6 +49,7 @@ export async function withCrashSite(work: (site: CrashSite) => Promise<void>): P
     const bodies = `file://${folder}/bodies`;
     const graphs = {
       steps,
+      talker,
       tasks,
       agent,
       sleeper,
