@@ -10,8 +10,10 @@ import type { ApiEnv } from "./env.js";
 import { asEngineError } from "./http-errors.js";
 import { ENTRY_OVER } from "./entry.js";
 import { errorFrame, isShuttingDown, type OpenBody, streamBody, streamEvents } from "./node-http.js";
+import type { OnDisconnect } from "./on-disconnect.js";
 
-export const HEARTBEAT_MS = 5_000;
+/** Less than the shortest time after which proxies are set to close what is quiet: five seconds. */
+export const HEARTBEAT_MS = 3_000;
 export const HEARTBEAT = ": heartbeat\n\n";
 const KEEP_ALIVE_MS = 1_000;
 
@@ -23,7 +25,7 @@ export type SseOptions = Readonly<{
   /** Only events of these namespaces; all when undefined. */
   namespaces?: readonly string[] | undefined;
   /** What to do when the client is gone while the run goes on. */
-  onDisconnect: (() => Promise<void>) | undefined;
+  onDisconnect: OnDisconnect | undefined;
 }>;
 
 /** Streams the run until it is finished. */
@@ -64,7 +66,7 @@ function sseOf(
   c: Context<ApiEnv>,
   engine: Engine,
   run: RunRow,
-  onDisconnect: (() => Promise<void>) | undefined,
+  onDisconnect: OnDisconnect | undefined,
   open: (signal: AbortSignal) => AsyncIterable<Item>,
 ): Response {
   const work = whileConnected(c, engine, run, onDisconnect, async (body, signal) => {
@@ -108,7 +110,7 @@ export function jsonWhenReady(
   c: Context<ApiEnv>,
   engine: Engine,
   run: RunRow,
-  onDisconnect: (() => Promise<void>) | undefined,
+  onDisconnect: OnDisconnect | undefined,
   value: (signal: AbortSignal) => Promise<string | undefined>,
 ): Response {
   c.header("Content-Type", "application/json");
@@ -135,7 +137,7 @@ function whileConnected(
   c: Context<ApiEnv>,
   engine: Engine,
   run: RunRow,
-  onDisconnect: (() => Promise<void>) | undefined,
+  onDisconnect: OnDisconnect | undefined,
   work: (body: OpenBody, signal: AbortSignal) => Promise<void>,
 ): (body: OpenBody) => Promise<void> {
   const log = (error: unknown, message: string): void => {
@@ -146,14 +148,19 @@ function whileConnected(
     );
   };
   return async (body) => {
+    const stopWatching = onDisconnect?.watch();
     try {
       await work(body, body.gone);
     } catch (error) {
       log(error, "an answer broke off");
       // Its client is there, and must not take this for the end.
       if (!body.gone.aborted) return body.cut();
+    } finally {
+      stopWatching?.();
     }
     if (!hasLeft(c, body.gone) || onDisconnect === undefined) return;
-    await onDisconnect().catch((error: unknown) => log(error, "a run could not be cancelled after its client left"));
+    await onDisconnect
+      .left()
+      .catch((error: unknown) => log(error, "a run could not be cancelled after its client left"));
   };
 }

@@ -41,7 +41,8 @@ export type Notifier = Readonly<{
 }>;
 /**
  * `ended`: the run with this id is over; `lines`: its attempt has stored what it streams; `stream`: whatever else changes what it shows;
- * `threads`: the thread has a new run, and somebody waits for it; `inbox`: the conversation has news (the database says so).
+ * `threads`: the thread has a new run, and somebody waits for it; `inbox`: the conversation has news (the database says so); `left`,
+ * `watched`: a client whose going cancels this run has lost its connection, or has one.
  */
 export type Topic =
   | "inbox"
@@ -51,6 +52,8 @@ export type Topic =
   | "stream"
   | "ended"
   | "cancel"
+  | "left"
+  | "watched"
   | "timers"
   | "move"
   | "deliveries";

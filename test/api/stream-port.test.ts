@@ -7,6 +7,7 @@ import type { Clock } from "../../src/core/clock.js";
 import { serveApi } from "../../src/api/server.js";
 import { withEngine } from "../helpers/engine.js";
 import { quietPort } from "../helpers/ports.js";
+import { startProxy } from "../helpers/proxy.js";
 
 /** Counts up, one custom event each, as fast as the test lets it. */
 const doors = new Map<string, () => void>();
@@ -89,6 +90,64 @@ it.each([
       if (on_disconnect === "continue") doors.get(key)?.();
       await until(async () => (await client.runs.get(thread_id, runId)).status === status);
     }
+    await server.close({ graceMs: 0 });
+  });
+});
+
+it("behind a proxy that closes what is quiet for five seconds a node may say nothing for longer", async () => {
+  await withEngine({ graphs: { counting } }, async ({ app, client: inner }) => {
+    const server = await serveApi(app, { port: 0 });
+    const proxy = await startProxy(server.url);
+    proxy.faults.quietMs = 5_000;
+    const lines = [];
+    for (const on_disconnect of ["continue", "cancel"]) {
+      for (const route of ["stream", "wait"]) {
+        const { thread_id } = await inner.threads.create();
+        const key = randomUUID();
+        const body = { assistant_id: "counting", input: { key, to: 1 }, stream_mode: "custom", on_disconnect };
+        const line = open(`http://127.0.0.1:${proxy.port}/threads/${thread_id}/runs/${route}`, body);
+        await until(() => doors.has(key));
+        lines.push({ line, key, thread_id });
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, 12_000));
+    expect(lines.filter(({ line }) => line.ended())).toEqual([]);
+    for (const { line, key, thread_id } of lines) {
+      doors.get(key)?.();
+      await until(() => line.ended());
+      expect(await inner.runs.list(thread_id)).toMatchObject([{ status: "success" }]);
+    }
+    await proxy.close();
+    await server.close({ graceMs: 0 });
+  });
+});
+
+it("a client whose going cancels its run may lose its line and come back; when it stays away the run is cancelled", async () => {
+  await withEngine({ graphs: { counting } }, async ({ app, client: inner }) => {
+    const server = await serveApi(app, { port: 0 });
+    const proxy = await startProxy(server.url);
+    const { thread_id } = await inner.threads.create();
+    const key = randomUUID();
+    const client = new Client({ apiUrl: `http://127.0.0.1:${proxy.port}` });
+    const leave = new AbortController();
+    const options = { input: { key, to: 3 }, streamMode: "custom" as const, onDisconnect: "cancel" as const };
+    const seen: unknown[] = [];
+    const watching = (async () => {
+      const stream = client.runs.stream(thread_id, "counting", { ...options, signal: leave.signal });
+      for await (const { event, data } of stream) seen.push(event === "custom" ? data : event);
+    })().catch(() => undefined);
+    await until(() => doors.has(key) && seen.length === 4);
+    proxy.cut();
+    // For longer than it is waited for.
+    await new Promise((resolve) => setTimeout(resolve, 9_000));
+    expect(await inner.runs.list(thread_id)).toMatchObject([{ status: "running" }]);
+    expect(seen).toEqual(["metadata", 1, 2, 3]);
+    proxy.faults.refusing = true;
+    proxy.cut();
+    await until(async () => (await inner.runs.list(thread_id))[0]?.status === "interrupted");
+    leave.abort();
+    await watching;
+    await proxy.close();
     await server.close({ graceMs: 0 });
   });
 });

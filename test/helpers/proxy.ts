@@ -12,6 +12,8 @@ export type FaultProxy = Readonly<{
     stalled: boolean;
     /** New connections are reset. */
     refusing: boolean;
+    /** New connections are reset when the server says nothing for so long, as proxies are set to do. */
+    quietMs: number | null;
     /** Once a client sends these bytes, or a chunk that it says yes to, its connection is reset instead of bringing the answer. */
     loseReplyTo: string | ((chunk: Buffer) => boolean) | null;
   };
@@ -27,7 +29,13 @@ type Pair = { client: net.Socket; server: net.Socket; losing: boolean };
 /** A proxy on a loopback port, a free one unless given, in front of `host:port` (or what a URL names). */
 export async function startProxy(target: string, at = 0): Promise<FaultProxy> {
   const { hostname, port } = new URL(target);
-  const faults: FaultProxy["faults"] = { latencyMs: 0, stalled: false, refusing: false, loseReplyTo: null };
+  const faults: FaultProxy["faults"] = {
+    latencyMs: 0,
+    stalled: false,
+    refusing: false,
+    quietMs: null,
+    loseReplyTo: null,
+  };
   const pairs = new Set<Pair>();
   let lost = 0;
 
@@ -65,6 +73,7 @@ export async function startProxy(target: string, at = 0): Promise<FaultProxy> {
     const server = net.connect({ host: hostname, port: Number(port), allowHalfOpen: true });
     const pair = { client, server, losing: false };
     pairs.add(pair);
+    if (faults.quietMs !== null) server.setTimeout(faults.quietMs, () => reset(pair));
     carry(pair, client, server);
     carry(pair, server, client);
   });

@@ -139,6 +139,28 @@ describe.each(["/threads/:thread/runs/:run/stream", "/runs/:run/stream"])("over 
   });
 });
 
+it("a client whose going cancels its run drops, and comes back through another API process: the run goes on until it stays away", async () => {
+  await withProcesses(async ({ api, post }) => {
+    const { thread_id: thread = "" } = await post(`${await api(0)}/threads`, {});
+    const other = await api(1);
+    const input = { to: EVENTS, ms: 150 };
+    const asked = { assistant_id: "agent", input, stream_mode: ["custom"], on_disconnect: "cancel" };
+    const headers = { "content-type": "application/json" };
+    const begin = { method: "POST", headers, body: JSON.stringify(asked) };
+    const leave = async (): Promise<void> => undefined;
+    const first = await visit(`${await api(0)}/threads/${thread}/runs/stream`, begin, (_, n) => n === 10, leave);
+    const { run_id: run } = first.seen[0]?.data as { run_id: string };
+    const path = `/threads/${thread}/runs/${run}`;
+    const from = new URLSearchParams({ last_event_id: first.seen.at(-1)?.id ?? "", cancel_on_disconnect: "true" });
+    // Long after it would have been cancelled.
+    const far = (event: SseEvent): boolean => Number(event.data) >= 300;
+    const second = await visit(`${other}${path}/stream?${from}`, {}, far, leave);
+    expect([...first.seen.slice(1), ...second.seen].map(({ data }) => data)).toEqual(ONE_TO_ALL.slice(0, 300));
+    const rest = await visit(`${other}${path}/stream?last_event_id=${second.seen.at(-1)?.id}`, {}, () => false, leave);
+    expect(rest.seen.at(-1)).toMatchObject({ event: "metadata", data: { cancel_reason: "its client disconnected" } });
+  });
+});
+
 type Event = Readonly<{
   event_id: string;
   method: string;

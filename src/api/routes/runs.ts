@@ -38,6 +38,7 @@ import {
   runStreamCreate,
   statelessRunCreate,
 } from "../schemas/runs.js";
+import { cancelWhenGone, type OnDisconnect } from "../on-disconnect.js";
 import { jsonWhenReady, noEvents, sse } from "../sse.js";
 import { findThread } from "./threads.js";
 
@@ -64,6 +65,7 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
       // Who comes back asks for what is here, and nothing more.
       const again = new URLSearchParams({ last_event_id: "-1" });
       for (const namespace of namespaces ?? []) again.append("namespace", namespace);
+      if (onDisconnect !== undefined) again.set("cancel_on_disconnect", "true");
       c.header("Location", `${path}/stream?${again}`);
       return sse(c, engine, run, { afterId: -1, namespaces, onDisconnect });
     });
@@ -93,7 +95,10 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
   routes.get("/threads/:thread_id/runs/:run_id/join", async (c) => {
     const { cancel_on_disconnect: cancels } = readQuery(c, runJoin);
     const run = await findRun(engine, c);
-    return result(engine, c, run, { isNew: false, onDisconnect: cancels ? canceller(engine, run) : undefined });
+    return result(engine, c, run, {
+      isNew: false,
+      onDisconnect: cancels ? cancelWhenGone(engine, run, { returning: true }) : undefined,
+    });
   });
 
   for (const path of ["/threads/:thread_id/runs/:run_id/stream", "/runs/:run_id/stream"]) {
@@ -107,7 +112,7 @@ export function runRoutes(engine: Engine): Hono<ApiEnv> {
         afterId,
         modes: query.stream_mode === undefined ? undefined : new Set<string>(query.stream_mode),
         namespaces: query.namespace,
-        onDisconnect: query.cancel_on_disconnect ? canceller(engine, run) : undefined,
+        onDisconnect: query.cancel_on_disconnect ? cancelWhenGone(engine, run, { returning: true }) : undefined,
       });
     });
   }
@@ -143,7 +148,7 @@ type Created = Readonly<{
   run: RunRow;
   /** An earlier request with the same key has made it. */
   again: boolean;
-  onDisconnect: (() => Promise<void>) | undefined;
+  onDisconnect: OnDisconnect | undefined;
 }>;
 
 /** Makes the run of a request; afterwards the answer names it, whatever else it holds. */
@@ -160,7 +165,11 @@ async function create(
   if (again) markReplayed(c);
   const path = threadId === null ? `/runs/${run.runId}` : `/threads/${threadId}/runs/${run.runId}`;
   c.header("Content-Location", path);
-  return { run, again, onDisconnect: body.on_disconnect === "cancel" ? canceller(engine, run) : undefined };
+  return {
+    run,
+    again,
+    onDisconnect: body.on_disconnect === "cancel" ? cancelWhenGone(engine, run, { returning: false }) : undefined,
+  };
 }
 
 type Asked = Readonly<{
@@ -306,7 +315,7 @@ function result(
   engine: Engine,
   c: C,
   run: RunRow,
-  { isNew, onDisconnect }: Readonly<{ isNew: boolean; onDisconnect: (() => Promise<void>) | undefined }>,
+  { isNew, onDisconnect }: Readonly<{ isNew: boolean; onDisconnect: OnDisconnect | undefined }>,
 ): Response {
   return jsonWhenReady(c, engine, run, onDisconnect, async (signal) => {
     const { tenantId, runId } = run;
@@ -331,15 +340,6 @@ function result(
       expected.close();
     }
   });
-}
-
-function canceller(engine: Engine, run: RunRow): () => Promise<void> {
-  const { tenantId, threadId, runId } = run;
-  return async () => {
-    const { moveAfterMs } = engine.edits;
-    const reason = "its client disconnected";
-    await cancelRun(engine.deps, { tenantId, threadId, runId, reason, moveAfterMs, unlessShared: true });
-  };
 }
 
 /** Whether a client that shows this state has nothing more to hear of the run. */
