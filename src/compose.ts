@@ -462,7 +462,7 @@ function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: W
   };
 }
 
-type Address = Readonly<{ host: string; port: number }>;
+type Address = Readonly<{ host: string; port: number; waits?: boolean }>;
 
 export type Api = Readonly<{
   app: ReturnType<typeof createApp>;

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { choiceArgument } from "./cli/arguments.js";
 import { EXECUTE_CLAIM, type ServeOptions, type Serving } from "./cli/commands/serving.js";
-import type { ChildMessage } from "./cli/dev/child.js";
+import type { ChildMessage, ParentMessage } from "./cli/dev/child.js";
 import type { AppOptions } from "./api/app.js";
 import { terminal } from "./cli/output.js";
 import type { EngineSettings, LoopName } from "./compose.js";
@@ -121,7 +121,8 @@ async function serveProcess(binary: string, project: Project, config: Config, op
   await serve({
     ...parts.deps,
     name: command,
-    listen: api && (() => compose.listenApi(engine, address, api.app)),
+    turn: options.supervised ? turn : null,
+    listen: api && (() => compose.listenApi(engine, { ...address, waits: options.supervised }, api.app)),
     async prepare() {
       await compose.prepareEngine(engine);
       if (command !== "worker") await warnIfShut(parts.deps, settings);
@@ -164,6 +165,17 @@ function startIsolated(binary: string, project: Project): ChildProcess {
   return spawn(process.execPath, [...process.execArgv, binary, EXECUTE_CLAIM, "--config", project.path], {
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
+}
+
+/** When the supervisor says so. */
+async function turn(): Promise<void> {
+  const told = new Promise<void>((resolve) => {
+    process.on("message", (message: ParentMessage) => {
+      if (message.begin) resolve();
+    });
+  });
+  tellSupervisor({ prepared: true });
+  await told;
 }
 
 function loopsOf({ command, loops }: ServeOptions, all: readonly LoopName[]): readonly LoopName[] {

@@ -3,6 +3,7 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createAdaptorServer } from "@hono/node-server";
 import type { Hono } from "hono";
 import { WebSocketServer } from "ws";
@@ -11,6 +12,9 @@ import { EngineError } from "../core/errors.js";
 type WebSocketServerLike = NonNullable<Parameters<typeof createAdaptorServer>[0]["websocket"]>["server"];
 
 const GRACE_MS = 5_000;
+/** How long another process may take to make way, and how often that is looked at. */
+const WAY_MS = 10_000;
+const TRY_MS = 5;
 /** As much as a request's body may hold. */
 const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
@@ -23,18 +27,19 @@ export type ApiServer = Readonly<{
 }>;
 
 /**
- * Listens; resolves when requests are taken. Port 0 takes any free one.
+ * Listens; resolves when requests are taken. Port 0 takes any free one. With `waits` the port may still be another's, which makes way.
  * Throws `config_invalid` naming the host and port when they can't be had.
  */
 export async function serveApi(
   app: Pick<Hono, "fetch">,
-  address: Readonly<{ host?: string; port: number }>,
+  address: Readonly<{ host?: string; port: number; waits?: boolean }>,
 ): Promise<ApiServer> {
   const host = address.host ?? "127.0.0.1";
   const { server, sockets } = serverOf(app);
   // Longer than load balancers keep an idle connection (60 s), so that they never send on one just closed.
   server.keepAliveTimeout = 65_000;
-  await listen(server, host, address.port);
+  const untilMs = performance.now() + (address.waits === true ? WAY_MS : 0);
+  await listen(server, host, address.port, untilMs);
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
@@ -57,11 +62,15 @@ export function serverOf(app: Pick<Hono, "fetch">): Readonly<{ server: Server; s
   return { server, sockets };
 }
 
-async function listen(server: Server, host: string, port: number): Promise<void> {
+async function listen(server: Server, host: string, port: number, untilMs: number): Promise<void> {
   server.listen(port, host);
   try {
     await once(server, "listening");
   } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === "EADDRINUSE" && performance.now() < untilMs) {
+      await sleep(TRY_MS);
+      return listen(server, host, port, untilMs);
+    }
     throw new EngineError("config_invalid", cannotListen(cause, host, port), { cause });
   }
 }

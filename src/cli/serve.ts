@@ -13,6 +13,8 @@ export type Served = Readonly<{
   clock: Clock;
   log: Log;
   random: () => number;
+  /** Resolves when it is to begin, and what it replaces makes way; null: at once, also with the database away. */
+  turn: (() => Promise<void>) | null;
   /** Takes requests, if this process does. */
   listen: (() => Promise<Readonly<{ url: string; close(): Promise<void> }>>) | null;
   /** What has to be done once the database is there, each time a process starts. */
@@ -36,13 +38,18 @@ export async function serve(served: Served): Promise<void> {
   });
   const closing: (() => Promise<void>)[] = [() => served.close()];
   try {
+    if (served.turn !== null) {
+      await waitForDatabase(served, stop.signal);
+      await Promise.race([served.turn(), stop.stopped]);
+      if (stop.signal.aborted) return;
+    }
     // First of all, so that health checks get an answer while the database is away.
     const api = await served.listen?.();
     if (api !== undefined) {
       closing.push(() => api.close());
       log.info({ url: api.url }, "listening");
     }
-    await waitForDatabase(served, stop.signal);
+    if (served.turn === null) await waitForDatabase(served, stop.signal);
     if (stop.signal.aborted) return;
     const loops = served.loops();
     for (const loop of loops) loop.start();

@@ -46,19 +46,46 @@ describe("a supervised process", () => {
     expect(made.pid).toBeNull();
   });
 
-  it("that doesn't stop when asked is restarted and stopped all the same, and the old one ends", async () => {
+  it("is replaced by one that has come up, and not before; the old one ends in its own time", async () => {
     const { made } = await child(`
       process.on("SIGTERM", () => setTimeout(() => process.exit(0), 300));
-      process.send({ ready: true });
+      process.on("message", ({ begin }) => begin && process.send({ ready: true }));
+      setTimeout(() => process.send({ prepared: true }), 300);
       setInterval(() => {}, 1000);`);
     await made.ready;
-    const first = made.pid;
-    const restarting = made.restart({ overlap: true });
+    const first = made.pid as number;
+    const next = made.prepare();
+    expect(made.pid).toBe(first);
+    await next.take();
     expect(made.pid).not.toBe(first);
     expect(made.pid).not.toBeNull();
-    await restarting;
-    expect(() => process.kill(first as number, 0)).toThrow();
+    await until("the old one has ended", () => isGone(first));
     await made.stop();
     expect(made.pid).toBeNull();
   });
+
+  it("stays when its successor is dropped, or ends before it has come up", async () => {
+    const { made, notes } = await child(`
+      import { existsSync, writeFileSync } from "node:fs";
+      const isFirst = !existsSync(import.meta.url.slice(7) + ".ran");
+      writeFileSync(import.meta.url.slice(7) + ".ran", "");
+      process.on("message", ({ begin }) => begin && process.send({ ready: true }));
+      process.send(isFirst ? { prepared: true } : { failed: "no such graph", exitCode: 2 }, () => isFirst || process.exit(2));
+      setInterval(() => {}, 1000);`);
+    await made.ready;
+    const { pid } = made;
+    await made.prepare().drop();
+    await made.prepare().take();
+    expect(made.pid).toBe(pid);
+    expect(notes).toEqual(["the child goes on as it was: its new process ended (no such graph)"]);
+    await made.stop();
+  });
 });
+
+function isGone(pid: number): boolean {
+  try {
+    return !process.kill(pid, 0);
+  } catch {
+    return true;
+  }
+}

@@ -21,7 +21,8 @@ it("an edit made while the processes still start is loaded, one from before is n
     const check = () => Promise.resolve(((checks += 1), { ok: true as const, report }));
     const out = { line: () => {}, note: () => {} };
     const options = { configPath, first: report, firstAtMs: startedAt, check, out };
-    const following = followGraphs(options, { reload: () => Promise.resolve(void (reloads += 1)) });
+    const take = () => Promise.resolve(void (reloads += 1));
+    const following = followGraphs(options, { prepare: () => ({ take, drop: () => Promise.resolve() }) });
     return { following, reloads: () => reloads, checks: () => checks };
   };
   try {

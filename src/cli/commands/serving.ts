@@ -1,5 +1,5 @@
 // `perdure dev`, `start`, `api` and `worker`: processes that stay.
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { command, type Flags, list, type Place, place, ROWS, text, whole } from "../command.js";
 
 export type ServeOptions = Readonly<{
@@ -9,6 +9,8 @@ export type ServeOptions = Readonly<{
   concurrency: number | null;
   /** Null: all of them. */
   loops: readonly string[] | null;
+  /** Whether it begins only when the process that started it says so. */
+  supervised: boolean;
 }>;
 
 export type Serving = Readonly<{
@@ -69,9 +71,11 @@ function addServe(program: Command, serving: Serving, name: ServeOptions["comman
     built.option("--concurrency <number>", "runs executed at a time (default: PERDURE_CONCURRENCY or 10)");
     built.option("--loops <names>", "which loops to run, like worker,scheduler (default: all)");
   }
+  built.addOption(new Option("--supervised").hideHelp());
   built.action((flags: Flags) =>
     serving.serve(place(flags), {
       command: name,
+      supervised: flags.supervised === true,
       host: text(flags.host),
       port: whole(flags.port, "--port", PORTS),
       concurrency: whole(flags.concurrency, "--concurrency", ROWS),

@@ -1,10 +1,25 @@
 // One supervised process: started again whenever it ends, quickly after a good life and ever slower after short ones.
-// It is started with a channel, so that it ends by itself when the supervisor is gone.
+// It is started with a channel, so that it ends by itself when the supervisor is gone, and takes nothing before it is told to: what is to
+// take its place comes up beside it.
 import { type ChildProcess, spawn } from "node:child_process";
 import { backoffMs } from "../../core/retry.js";
 
 /** What a process says to the supervisor that started it. */
-export type ChildMessage = Readonly<{ ready: true; url?: string }> | Readonly<{ failed: string; exitCode: number }>;
+export type ChildMessage =
+  /** It could begin, and waits to be told. */
+  | Readonly<{ prepared: true }>
+  | Readonly<{ ready: true; url?: string }>
+  | Readonly<{ failed: string; exitCode: number }>;
+
+/** What the supervisor says: begin. */
+export type ParentMessage = Readonly<{ begin: true }>;
+
+/** A process that could take another's place. */
+export type Successor = Readonly<{
+  /** It does, as soon as it can; what it replaces ends by itself. Where it can't, all stays as it was. */
+  take(): Promise<void>;
+  drop(): Promise<void>;
+}>;
 
 export type ChildOptions = Readonly<{
   name: string;
@@ -36,6 +51,9 @@ type Life = {
   readonly process: ChildProcess;
   readonly ended: Promise<void>;
   readonly startedMs: number;
+  readonly prepared: Promise<void>;
+  /** That it is. */
+  readonly hear: () => void;
   ready: boolean;
   url: string | null;
   failed: { message: string; exitCode: number } | null;
@@ -71,15 +89,27 @@ export class Child {
     return this.current?.url ?? null;
   }
 
-  /** Replaces the process: a new one at once with `overlap`, else when the old one has ended. */
-  async restart({ overlap }: Readonly<{ overlap: boolean }>): Promise<void> {
+  /** Starts what is to take the process's place. */
+  prepare(): Successor {
+    const life = this.spawn();
+    return { take: () => this.replaceBy(life), drop: () => end(life) };
+  }
+
+  private async replaceBy(life: Life): Promise<void> {
+    const isPrepared = await Promise.race([life.prepared.then(() => true), life.ended.then(() => false)]);
+    if (this.stopped) return;
+    if (!isPrepared) {
+      this.options.note(`${this.options.name} goes on as it was: its new process ended (${howOf(life)})`);
+      return;
+    }
     clearTimeout(this.timer);
     this.shortLives = 0;
     const old = this.current;
-    this.current = null;
-    if (old !== null && !overlap) await end(old);
-    if (!this.stopped) this.start();
-    if (old !== null && overlap) await end(old);
+    this.current = life;
+    // What it executes it may take its time for.
+    if (old !== null) void end(old);
+    begin(life);
+    this.options.onChange();
   }
 
   /** Ends it for good: asks first, and after a grace time no more. */
@@ -97,6 +127,13 @@ export class Child {
   }
 
   private start(): void {
+    const life = this.spawn();
+    this.current = life;
+    void life.prepared.then(() => begin(life));
+    this.options.onChange();
+  }
+
+  private spawn(): Life {
     const { args, env } = this.options;
     // In a group of its own: Ctrl-C in a terminal goes to us alone, and we ask each process once.
     const child = spawn(process.execPath, args(), {
@@ -108,12 +145,14 @@ export class Child {
       child.once("close", () => resolve());
       child.once("error", () => resolve());
     });
-    const life: Life = { process: child, ended, startedMs: performance.now(), ready: false, url: null, failed: null };
-    this.current = life;
+    let hear = (): void => undefined;
+    const prepared = new Promise<void>((resolve) => (hear = resolve));
+    const begun = { process: child, ended, startedMs: performance.now(), prepared, hear };
+    const life: Life = { ...begun, ready: false, url: null, failed: null };
     this.lives.add(life);
     child.on("message", (message: ChildMessage) => this.heard(life, message));
     void ended.then(() => this.over(life));
-    this.options.onChange();
+    return life;
   }
 
   private heard(life: Life, message: ChildMessage): void {
@@ -121,6 +160,7 @@ export class Child {
       life.failed = { message: message.failed, exitCode: message.exitCode };
       return;
     }
+    if ("prepared" in message) return life.hear();
     life.ready = true;
     life.url = message.url ?? null;
     this.wasReady = true;
@@ -132,9 +172,8 @@ export class Child {
     this.lives.delete(life);
     if (life !== this.current) return;
     this.current = null;
-    const { exitCode, signalCode } = life.process;
-    const how = life.failed?.message ?? signalCode ?? `exit code ${exitCode ?? "unknown"}`;
-    if (!this.wasReady) this.rejectReady(new ChildFailed(how, life.failed?.exitCode ?? exitCode ?? 1));
+    const how = howOf(life);
+    if (!this.wasReady) this.rejectReady(new ChildFailed(how, life.failed?.exitCode ?? life.process.exitCode ?? 1));
     if (this.stopped || !this.wasReady) return;
     this.shortLives = life.ready && performance.now() - life.startedMs > GOOD_LIFE_MS ? 0 : this.shortLives + 1;
     const waitMs = backoffMs(this.shortLives + 1, 1, FIRST_WAIT_MS / 2, LONGEST_WAIT_MS);
@@ -142,6 +181,16 @@ export class Child {
     this.timer = setTimeout(() => this.start(), waitMs);
     this.options.onChange();
   }
+}
+
+function howOf({ failed, process: { exitCode, signalCode } }: Life): string {
+  return failed?.message ?? signalCode ?? `exit code ${exitCode ?? "unknown"}`;
+}
+
+function begin({ process: child }: Life): void {
+  const message: ParentMessage = { begin: true };
+  // It may have ended between our looking and our sending.
+  if (child.connected) child.send(message, () => undefined);
 }
 
 async function end(life: Life): Promise<void> {

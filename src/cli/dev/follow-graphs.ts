@@ -1,10 +1,11 @@
-// Loads changed graphs: when a file changes, the graphs are tried in a process of their own; only if they load do the
-// running processes make way for new ones.
+// Loads changed graphs: when a file changes, the graphs are tried in a process of their own, while others come up with them; only if
+// they load do the running processes make way for these.
 import { stat } from "node:fs/promises";
 import { readProject } from "../../engine/langgraph-json.js";
 import { namedFiles } from "../../engine/module-files.js";
 import type { Output } from "../output.js";
 import type { GraphCheck, GraphReport } from "./check-graphs.js";
+import type { Successor } from "./child.js";
 import { watchFiles } from "./watch.js";
 
 export type FollowOptions = Readonly<{
@@ -18,7 +19,7 @@ export type FollowOptions = Readonly<{
 
 export function followGraphs(
   options: FollowOptions,
-  processes: Readonly<{ reload(): Promise<void> }>,
+  processes: Readonly<{ prepare(): Successor }>,
 ): { close(): Promise<void> } {
   const { out } = options;
   let files = options.first.files;
@@ -33,12 +34,14 @@ export function followGraphs(
 
   const reload = async () => {
     if (closed) return;
+    const next = processes.prepare();
     const result = await options.check();
+    if (closed || !result.ok) await next.drop();
     if (closed) return;
     if (result.ok) {
       files = result.report.files;
       out.note(`perdure: files changed, starting again with ${result.report.graphs.map(({ id }) => id).join(", ")}`);
-      await processes.reload();
+      await next.take();
     } else {
       out.note(
         `perdure: files changed and can't be used; what runs goes on with the graphs as they were\n${result.problem}`,

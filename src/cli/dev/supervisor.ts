@@ -1,9 +1,12 @@
 // The processes of a development server: one API, some workers, restarted when they end and when the graphs change.
 // dev.json always names those of now.
 import type { Output } from "../output.js";
-import { Child } from "./child.js";
+import { Child, type Successor } from "./child.js";
 import { urlOf } from "./address.js";
 import { writeDevFile } from "./data-dir.js";
+
+/** The flag of processes that begin when they are told. */
+const SUPERVISED = "--supervised";
 
 export type SupervisorOptions = Readonly<{
   dataDir: string;
@@ -32,13 +35,15 @@ export class Supervisor {
     const { workers, host, port } = this.options;
     // A free port is chosen once: a restarted API must be found where it was.
     const address = () => ["--host", host, "--port", this.apiUrl === null ? String(port) : new URL(this.apiUrl).port];
-    this.api = this.child("the API", () => this.options.command("api", ...address()));
+    this.api = this.child("the API", () => this.options.command("api", SUPERVISED, ...address()));
     // Workers are told where it is; which port is free nobody knows before it has it.
     if (port === 0) await this.api.ready;
     const apiUrl = this.api.url ?? urlOf(host, port);
     for (let n = 1; n <= workers; n += 1) {
       const name = workers === 1 ? "the worker" : `worker ${n}`;
-      this.workers.push(this.child(name, () => this.options.command("worker"), { PERDURE_API_URL: apiUrl }));
+      this.workers.push(
+        this.child(name, () => this.options.command("worker", SUPERVISED), { PERDURE_API_URL: apiUrl }),
+      );
     }
     await Promise.all(this.all().map((child) => child.ready));
     if (this.api.url === null) throw new Error("the API did not say where it listens");
@@ -49,9 +54,13 @@ export class Supervisor {
     return this.apiUrl;
   }
 
-  /** New processes for new code. Workers take over at once; the API's port is free only when the old one has gone. */
-  async reload(): Promise<void> {
-    await Promise.all(this.all().map((child) => child.restart({ overlap: child !== this.api })));
+  /** New processes for new code. They come up beside the old ones: while the graphs are loaded, requests and runs are taken as before. */
+  prepare(): Successor {
+    const successors = this.all().map((child) => child.prepare());
+    return {
+      take: async () => void (await Promise.all(successors.map((successor) => successor.take()))),
+      drop: async () => void (await Promise.all(successors.map((successor) => successor.drop()))),
+    };
   }
 
   async stop(): Promise<void> {

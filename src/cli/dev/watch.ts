@@ -9,7 +9,7 @@ export type FileWatch = Readonly<{
 }>;
 
 /** Calls `onChange` when nothing has changed any more for `quietMs`. */
-export function watchFiles(onChange: () => void, quietMs = 200): FileWatch {
+export function watchFiles(onChange: () => void, quietMs = 100): FileWatch {
   const folders = new Map<string, FSWatcher>();
   let watched = new Set<string>();
   let timer: NodeJS.Timeout | undefined;
