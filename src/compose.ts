@@ -1,16 +1,10 @@
-// The one place that builds the parts and wires them. No behaviour: what happens is in the parts.
-import type { ChildProcess } from "node:child_process";
+// The one place that builds the parts and wires them, but for the API and the loops: compose-api.ts, compose-loops.ts. No behaviour: what happens is in the parts.
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { v7 as uuidv7 } from "uuid";
-import { type AppOptions, createApp } from "./api/app.js";
 import { createAccounts, type SecretKeys } from "./engine/channel-accounts.js";
 import { createInboxNews } from "./engine/inbox-news.js";
 import { createThreadNews } from "./engine/thread-news.js";
-import { createPost } from "./engine/post.js";
-import { tellingOf } from "./engine/telling.js";
-import { createDeliverer } from "./engine/loops/deliverer.js";
-import { createReceiver } from "./engine/loops/receiver.js";
 import type { ChannelAdapter, Channels } from "./delivery/channel.js";
 import { CHANNELS } from "./delivery/channels/all.js";
 import {
@@ -21,15 +15,13 @@ import {
   type WebhookRules,
   whyNot,
 } from "./delivery/channels/run-webhook.js";
-import { ACTING_AS } from "./api/auth/door.js";
-import { principalOf } from "./api/auth/inside.js";
-import { serveApi, type ApiServer } from "./api/server.js";
 import { encryptedStore } from "./bodies/encrypted.js";
 import { parseSecretKey } from "./bodies/envelope.js";
 import { openBodyStore } from "./bodies/open.js";
 import { cachedAssistants } from "./assistants/cached.js";
 import { createBodyReader } from "./checkpoint/body-reader.js";
 import { createPackReader } from "./checkpoint/pack-reader.js";
+import type { Gate } from "./core/access.js";
 import type { Clock } from "./core/clock.js";
 import type { BodyStore, Deps, Log } from "./core/deps.js";
 import { isEngineError } from "./core/errors.js";
@@ -48,32 +40,20 @@ import { openSource, type Source } from "./engine/adopt/source.js";
 import { type ApprovalDefaults, policyOf } from "./engine/approval-policy.js";
 import { createAcceptor } from "./engine/commands/accept-run.js";
 import { registerAssistants } from "./engine/commands/register-assistants.js";
-import { createSettler } from "./engine/commands/settle-run.js";
 import { createCombiner } from "./engine/commit.js";
 import { refuseUnfitEdgeGraphs } from "./engine/edge.js";
 import type { Engine } from "./engine/engine.js";
-import { type CrashHook, dyingAt, dyingWhenClaimed } from "./engine/executor/crash-points.js";
-import { isolateCrashed, receiveClaim } from "./engine/executor/isolated.js";
-import { createExecutor } from "./engine/executor/execute.js";
+import type { CrashHook } from "./engine/executor/crash-points.js";
 import type { Graphs } from "./engine/graphs.js";
 import { createHandover } from "./engine/handover.js";
-import { type Heartbeat, startHeartbeat } from "./engine/heartbeat/heartbeat.js";
 import { type HeaderRules, PLAIN_HTTP } from "./engine/http-json.js";
 import type { AssistantSettings } from "./engine/assistant-json.js";
-import { bindLoopback } from "./engine/loopback.js";
-import { createIndexer } from "./engine/loops/indexer.js";
-import { createLoop } from "./engine/loops/loop.js";
-import { createMover } from "./engine/loops/mover.js";
-import { createPruner, setRetentionTimer } from "./engine/loops/pruner.js";
-import { createScheduler } from "./engine/loops/scheduler.js";
-import { createSweeper } from "./engine/loops/sweeper.js";
-import { createWorker, type Execute } from "./engine/loops/worker.js";
+import { setRetentionTimer } from "./engine/loops/pruner.js";
 import { outreachLimits, type OutreachSettings } from "./core/outreach-limits.js";
 import { channelsByKind } from "./engine/own-channels.js";
 import { ownWebhooks } from "./engine/own-webhooks.js";
 import { createReads } from "./engine/reads.js";
 import { createSlots, type Slots } from "./engine/slots.js";
-import { createStreamAppender } from "./engine/stream/sink.js";
 import { createTenantOpener } from "./engine/open-tenant.js";
 import { createStreams } from "./engine/stream/streams.js";
 import { openStore, type GraphStore } from "./engine/store.js";
@@ -81,19 +61,11 @@ import type { StoreIndex } from "./engine/store-index.js";
 import type { StoreTtl } from "./engine/store-json.js";
 import { createMeasures, GAUGES } from "./engine/measures.js";
 import { createMeters } from "./observe/meters.js";
-import { preview } from "./observe/preview.js";
-import type { ConfiguredLimits } from "./runs/claim.js";
 
-export const DEFAULT_CONCURRENCY = 10;
-const CLOCK_MS = 60_000;
 /** Connections to the database that threads are adopted from, at most. */
 const ADOPTING = 4;
 /** For bodies, and again for the packs they come from. */
 const CACHE_BYTES = 64 * 1024 * 1024;
-/** How long runs may take to reach a checkpoint when their worker stops, before they are cut off. */
-const DRAIN_MS = 10_000;
-/** In so long the heartbeat's thread has started; a shorter lease could be over before, and isn't taken until it has. */
-const STARTING_MS = 5_000;
 
 /** Time as this machine has it, for waiting only. */
 export const systemClock: Clock = {
@@ -250,15 +222,11 @@ export function composeEngine(
     cacheBytes: CACHE_BYTES,
   });
   const slots = createSlots();
-  const hasRetention = settings.retention !== null;
-  const tenantOpener = createTenantOpener(deps, {
-    ...{ graphIds: graphs.ids, hasRetention, settings: settings.assistants },
-  });
   const webhooks = webhooksOf(deps, settings);
   return {
     deps,
     graphs,
-    gate: settings.auth === "open" ? null : createGate(deps, { ...settings.auth, openTenant: tenantOpener }),
+    gate: composeGate(deps, graphs, settings),
     tenantOf: () => Promise.resolve(DEFAULT_TENANT),
     callerOf: settings.identityHeaders ? callerFrom : null,
     configurableHeaders: settings.configurableHeaders ?? PLAIN_HTTP.configurableHeaders,
@@ -289,6 +257,13 @@ export function composeEngine(
     store,
     clockOffset: createClockOffset(deps.db),
   };
+}
+
+/** Null: everybody is let in. */
+export function composeGate(deps: Deps, graphs: Graphs, { auth, retention, assistants }: EngineSettings): Gate | null {
+  if (auth === "open") return null;
+  const opened = { graphIds: graphs.ids, hasRetention: retention !== null, settings: assistants };
+  return createGate(deps, { ...auth, openTenant: createTenantOpener(deps, opened) });
 }
 
 function channelsOf({ channels = [] }: EngineSettings, runWebhook: ChannelAdapter): Channels {
@@ -325,172 +300,6 @@ async function probeBodies({ bodies, log }: Deps): Promise<void> {
     if (!isEngineError(error, "unavailable")) throw error;
     log.warn({ bodies: bodies.uri, code: error.code }, `the object store can't be reached yet: ${error.message}`);
   }
-}
-
-export const LOOPS = ["worker", "scheduler", "deliverer", "receiver", "mover", "sweeper", "pruner", "indexer"] as const;
-export type LoopName = (typeof LOOPS)[number];
-export type Running = Readonly<{ start(): void; stop(): Promise<void> }>;
-
-export type WorkerOptions = Readonly<{
-  /** Runs executed at a time. */
-  concurrency: number;
-  /** Starts a process that calls `executeClaim`, for runs that killed a worker before; without it they run here too. */
-  startIsolated?: () => ChildProcess;
-}>;
-
-/** The loops of a process, to be started. */
-export function composeLoops(engine: ComposedEngine, names: readonly LoopName[], options: WorkerOptions): Running[] {
-  return names.map((name) => {
-    switch (name) {
-      case "worker":
-        return composeWorker(engine, options);
-      case "scheduler":
-        return createScheduler(engine.deps, { ...engine.settings, telling: tellingOf(engine) });
-      case "deliverer":
-        return createDeliverer(engine.deps, {
-          ...engine.settings,
-          accounts: engine.accounts,
-          owner: engine.edits.owner,
-        });
-      case "receiver":
-        return createReceiver(engine, { ...engine.settings, owner: engine.edits.owner });
-      case "mover":
-        return createMover(engine.deps, engine.settings);
-      case "sweeper":
-        return createSweeper(engine.deps, engine.settings);
-      case "pruner":
-        return createPruner(engine.deps, { ...engine.settings, owner: engine.edits.owner });
-      case "indexer":
-        return createIndexer(engine.deps, engine.store.index);
-    }
-  });
-}
-
-/** What executes claims of the engine's owner, with the heartbeat that keeps their leases. */
-function composeExecutor(engine: ComposedEngine): Readonly<{ execute: Execute; heartbeat: Heartbeat }> {
-  const { deps, graphs, settings, edits, bodyReader, handover, store, clockOffset } = engine;
-  const { owner } = edits;
-  const { databaseUrl, leaseMs, maxBlockMs, logLevel, crash } = settings;
-  const heartbeat = startHeartbeat(deps.clock, deps.log, { databaseUrl, owner, leaseMs, maxBlockMs, logLevel });
-  const settle = createSettler(deps, {
-    moveAfterMs: settings.moveAfterMs,
-    limited: isLimited(limitsOf(engine)),
-    onEnd: (outcome) => engine.meters.attemptEnded(outcome),
-    preview: ({ type, message }) => (settings.previews ? preview(`${type}: ${message}`) : null),
-  });
-  const stores = { combiner: edits.combiner, settle };
-  const execute = createExecutor(deps, {
-    ...(crash === undefined ? stores : dyingAt(crash, stores)),
-    graphs,
-    policyOf: settings.policyOf,
-    heartbeat,
-    bodyReader,
-    handover,
-    storeOf: store.of,
-    moveAfterMs: settings.moveAfterMs,
-    approvals: engine.approvals,
-    followups: engine.followups,
-    appendStream: createStreamAppender(deps),
-    live: engine.streams.live,
-    post: createPost(deps, engine.accounts),
-    clockOffsetMs: clockOffset.ms,
-  });
-  return { execute: crash === undefined ? execute : dyingWhenClaimed(crash, execute), heartbeat };
-}
-
-/** In a process that a worker started: executes the one claim it is sent, with that worker's lease. */
-export async function executeClaim(
-  parts: Parts,
-  graphs: Graphs,
-  settings: EngineSettings,
-  options: () => Promise<AppOptions>,
-): Promise<void> {
-  await receiveClaim(async (claim) => {
-    const engine = composeEngine(parts, graphs, settings, claim.lease.owner);
-    await engine.clockOffset.refresh();
-    const { execute, heartbeat } = composeExecutor(engine);
-    const close = composeInnerApi(engine, options);
-    // The worker keeps the lease until it can be kept here.
-    await heartbeat.ready;
-    const executed = execute(claim.run, claim.lease, claim);
-    claim.holding();
-    await executed;
-    await heartbeat.stop();
-    close();
-  });
-}
-
-function limitsOf({ graphs, settings }: ComposedEngine): ConfiguredLimits {
-  const ofGraphs = graphs.ids.map((graphId) => settings.policyOf(graphId).maxRunning);
-  return { graphs: ofGraphs, tenant: settings.maxRunningPerTenant ?? null };
-}
-
-function isLimited({ graphs, tenant }: ConfiguredLimits): boolean {
-  return [...graphs, tenant].some((max) => max !== null);
-}
-
-function composeWorker(engine: ComposedEngine, { concurrency, startIsolated }: WorkerOptions): Running {
-  const { deps, graphs, settings, slots, clockOffset } = engine;
-  const { owner, leaseMs } = engine.edits;
-  const { execute: inProcess, heartbeat } = composeExecutor(engine);
-  const execute = startIsolated === undefined ? inProcess : isolateCrashed(deps, heartbeat, inProcess, startIsolated);
-  const worker = createWorker(deps, {
-    ...settings,
-    owner,
-    graphIds: graphs.ids,
-    versions: graphs.ids.map(graphs.version),
-    limits: limitsOf(engine),
-    concurrency,
-    ready: leaseMs < STARTING_MS ? heartbeat.ready : Promise.resolve(),
-    execute,
-    slots,
-  });
-  const clock = createLoop(deps, {
-    name: "clock",
-    pollMs: CLOCK_MS,
-    tick: async () => (await clockOffset.refresh(), 0),
-  });
-  return {
-    start() {
-      worker.start();
-      clock.start();
-    },
-    async stop() {
-      await Promise.all([worker.stop(DRAIN_MS), clock.stop()]);
-      await heartbeat.stop();
-    },
-  };
-}
-
-type Address = Readonly<{ host: string; port: number; waits?: boolean }>;
-
-export type Api = Readonly<{
-  app: ReturnType<typeof createApp>;
-  close(): void;
-}>;
-
-/** The API; graphs and routes of this process find it from now on as well. */
-export function composeApi(engine: ComposedEngine, options: AppOptions): Api {
-  const app = createApp(engine, options);
-  return { app, close: openInside(engine, () => Promise.resolve(app)) };
-}
-
-/** The same for graphs alone, made when the first of them calls it. */
-export function composeInnerApi(engine: ComposedEngine, options: () => Promise<AppOptions>): () => void {
-  let made: Promise<Api["app"]> | undefined;
-  return openInside(engine, () => (made ??= options().then((given) => createApp(engine, given))));
-}
-
-function openInside(engine: ComposedEngine, app: () => Promise<Api["app"]>): () => void {
-  return bindLoopback(engine.deps, async (request, who) => {
-    const principal = who && principalOf(who, engine.settings.auth);
-    return (await app()).fetch(request, principal === null ? {} : { [ACTING_AS]: principal });
-  });
-}
-
-/** The API on a port. */
-export function listenApi(engine: Engine, address: Address, app = createApp(engine)): Promise<ApiServer> {
-  return serveApi(app, address);
 }
 
 /** Who claims: unique per process start, so that no fence is made twice. */

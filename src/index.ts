@@ -1,7 +1,7 @@
 // The public API: everything a graph author or an embedding application may import, and nothing else.
 import type { Perdure, PerdureOptions } from "./perdure.js";
 
-export type { LoopName } from "./compose.js";
+export type { LoopName } from "./compose-loops.js";
 export { EngineError, type ErrorCode } from "./core/errors.js";
 export { approve, type Approve, type Decision } from "./engine/approve.js";
 export type { GraphConfig, GraphRuntime, RunnableGraph } from "./engine/graphs.js";

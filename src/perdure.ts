@@ -2,18 +2,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { mounted } from "./api/mounted.js";
-import {
-  composeApi,
-  composeEngine,
-  composeLoops,
-  DEFAULT_CONCURRENCY,
-  type EngineSettings,
-  type LoopName,
-  LOOPS,
-  openParts,
-  prepareEngine,
-  type Running,
-} from "./compose.js";
+import { composeApi } from "./compose-api.js";
+import { composeLoops, DEFAULT_CONCURRENCY, type LoopName, LOOPS, type Running } from "./compose-loops.js";
+import { composeEngine, type EngineSettings, openParts, prepareEngine } from "./compose.js";
 import type { AuthModule } from "./core/access.js";
 import { type LogLevel, readConfig } from "./config.js";
 import { refuseVersion } from "./core/pin.js";

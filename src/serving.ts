@@ -5,7 +5,8 @@ import { EXECUTE_CLAIM, type ServeOptions, type Serving } from "./cli/commands/s
 import type { ChildMessage, ParentMessage } from "./cli/dev/child.js";
 import type { AppOptions } from "./api/app.js";
 import { terminal } from "./cli/output.js";
-import type { EngineSettings, LoopName } from "./compose.js";
+import type { EngineSettings } from "./compose.js";
+import type { LoopName } from "./compose-loops.js";
 import { type Config, environmentWith } from "./config.js";
 import type { Deps } from "./core/deps.js";
 import type { Project } from "./engine/langgraph-json.js";
@@ -66,14 +67,17 @@ export function createServing(binary: string): Serving {
 
     async executeClaim(place) {
       const { project, config } = await readProjectSettings(place);
-      const { executeClaim } = await import("./compose.js");
+      const { executeClaim } = await import("./compose-loops.js");
+      const { composeInnerApi } = await import("./compose-api.js");
       const { watchStrayErrors } = await import("./engine/stray-errors.js");
       const { parts, graphs, databaseUrl } = await openServing(project, config, EXECUTE_CLAIM);
       const unwatch = watchStrayErrors(parts.deps.log);
       try {
-        const auth = await authSettings(config, project);
+        // Who is let in is of interest when a graph calls the API, which few do.
+        const auth = { module: null, studio: false, jwt: null };
         const settings = { ...(await engineSettings(config, project, { databaseUrl, auth })), retention: null };
-        await executeClaim(parts, graphs, settings, () => appOptions(project));
+        const options = async () => ({ ...(await appOptions(project)), auth: await authSettings(config, project) });
+        await executeClaim(parts, graphs, settings, (engine) => composeInnerApi(engine, options));
       } finally {
         await parts.close();
         unwatch();
@@ -103,7 +107,7 @@ async function openServing(project: Project, config: Config, command: string) {
 
 async function serveProcess(binary: string, project: Project, config: Config, options: ServeOptions): Promise<void> {
   const { command } = options;
-  const { LOOPS } = await import("./compose.js");
+  const { composeLoops, DEFAULT_CONCURRENCY, LOOPS } = await import("./compose-loops.js");
   const names = loopsOf(options, LOOPS);
   const { compose, parts, graphs, databaseUrl, log } = await openServing(project, config, command);
   for (const warning of project.warnings) log.warn({}, `${project.path}: ${warning}`);
@@ -111,10 +115,10 @@ async function serveProcess(binary: string, project: Project, config: Config, op
   const own = command === "worker" ? null : await openOwn(project);
   const settings = { ...(await engineSettings(config, project, { databaseUrl, auth })), ...own?.settings };
   const engine = compose.composeEngine(parts, graphs, settings);
-  const api = own && compose.composeApi(engine, own.app);
-  const close = api?.close ?? compose.composeInnerApi(engine, () => appOptions(project));
-  const concurrency =
-    options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? compose.DEFAULT_CONCURRENCY;
+  const { composeApi, composeInnerApi, listenApi } = await import("./compose-api.js");
+  const api = own && composeApi(engine, own.app);
+  const close = api?.close ?? composeInnerApi(engine, () => appOptions(project));
+  const concurrency = options.concurrency ?? config.concurrency ?? project.settings.concurrency ?? DEFAULT_CONCURRENCY;
   const address = { host: options.host ?? config.host, port: options.port ?? config.port };
   const workers = { concurrency, startIsolated: () => startIsolated(binary, project) };
   const { serve } = await import("./cli/serve.js");
@@ -122,12 +126,12 @@ async function serveProcess(binary: string, project: Project, config: Config, op
     ...parts.deps,
     name: command,
     turn: options.supervised ? turn : null,
-    listen: api && (() => compose.listenApi(engine, { ...address, waits: options.supervised }, api.app)),
+    listen: api && (() => listenApi(engine, { ...address, waits: options.supervised }, api.app)),
     async prepare() {
       await compose.prepareEngine(engine);
       if (command !== "worker") await warnIfShut(parts.deps, settings);
     },
-    loops: () => compose.composeLoops(engine, names, workers),
+    loops: () => composeLoops(engine, names, workers),
     close: () => (close(), parts.close()),
     onReady: (url) => {
       tellSupervisor({ ready: true, ...(url === null ? {} : { url }) });

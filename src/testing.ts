@@ -2,10 +2,9 @@
 // models that say what was written down, and channels that people write in.
 import { Client } from "@langchain/langgraph-sdk";
 import { createApp } from "./api/app.js";
+import { composeLoops, LOOPS } from "./compose-loops.js";
 import {
   composeEngine,
-  composeLoops,
-  LOOPS,
   type ComposedEngine,
   type EngineSettings,
   openParts,

@@ -1,9 +1,10 @@
-// Rows of the table `runs` as people and commands read them, and the statements that change them.
+// Rows of the table `runs` as people and commands read them, and how they are locked, cancelled and deleted. New ones: new-runs.ts; whose
+// turn it is: order.ts.
 // Lock order everywhere: threads row, then runs by run_id, then their children.
 import { type Within, withinParam } from "../core/access.js";
 import { PREPARED, type Sql } from "../core/deps.js";
 import type { AssistantId, ConversationId, FollowupId, RunId, TenantId, ThreadId } from "../core/ids.js";
-import type { MultitaskStrategy, Priority, RunStatus, ThreadStatus } from "../core/run.js";
+import type { MultitaskStrategy, Priority, RunStatus } from "../core/run.js";
 
 export type RunRow = Readonly<{
   tenantId: TenantId;
@@ -177,82 +178,6 @@ export async function lockUnfinishedRuns(
   return rows;
 }
 
-export type NewRun = Readonly<{
-  tenantId: TenantId;
-  runId: RunId;
-  threadId: ThreadId;
-  assistantId: AssistantId;
-  graphId: string;
-  /** At best: its tenant's may not be as urgent. */
-  priority: Priority;
-  resumes: boolean;
-  head: boolean;
-  multitaskStrategy: MultitaskStrategy;
-  metadata: Readonly<Record<string, unknown>>;
-  /** UTF-8 JSON of everything in the request that is content. */
-  request: Buffer;
-  /** Null: at once. */
-  delayMs: number | null;
-  /** How long it waits for more messages, keeping its place; null: not at all. */
-  mergeMs: number | null;
-  /** It waits until the questions that are open on its thread are not any more. */
-  afterAnswer: boolean;
-  /** Where what it says goes; null: to whoever looks. */
-  conversationId: ConversationId | null;
-  /** Of which follow-up it is, and whether it does the work or tells of it. */
-  followupId: FollowupId | null;
-  followupPart: "work" | "tell" | null;
-  /** Told when it is over. */
-  webhook: string | null;
-  keepsLast: boolean;
-  assistantVersion: number | null;
-  /** Only while its assistant has that version. */
-  ifVersionCounts: boolean;
-}>;
-
-/** Inserts a pending run; returns it as stored, undefined when its assistant has another version by now. */
-export async function insertRun(sql: Sql, run: NewRun): Promise<RunRow | undefined> {
-  const { rows } = await sql.query<RunRow>(
-    `insert into runs (
-      tenant_id, run_id, thread_id, assistant_id, graph_id, priority, head,
-      multitask_strategy, metadata, request, available_at, merge_until, waits_for, resumes, pin, stays,
-      conversation_id, followup_id, followup_part, webhook, assistant_version, keeps_last)
-    select $1, $2::uuid, $3, $4, $5, greatest($6, (select best_priority from tenants where tenant_id = $1)), $7::boolean, $8,
-      $9::jsonb, $10::bytea,
-      clock_timestamp() + coalesce($11::float8, case when not $12 then $13::float8 end) * interval '1 ms',
-      clock_timestamp() + $13::float8 * interval '1 ms',
-      case when $12 then 'approval' when $11::float8 is not null or $13::float8 is not null then 'timer' end, $14, p.pin,
-      p.stays, $15::uuid, $16::uuid, $17::text, $18::text, $19::int, $21::boolean
-    from run_pin($1, $4, $3, $14) p
-    where not $20::boolean or version_counts($1, $4, $19)
-    returning ${RUN_COLUMNS}`,
-    [
-      run.tenantId,
-      run.runId,
-      run.threadId,
-      run.assistantId,
-      run.graphId,
-      run.priority,
-      run.head,
-      run.multitaskStrategy,
-      JSON.stringify(run.metadata),
-      run.request,
-      run.delayMs,
-      run.afterAnswer,
-      run.mergeMs,
-      run.resumes,
-      run.conversationId,
-      run.followupId,
-      run.followupPart,
-      run.webhook,
-      run.assistantVersion,
-      run.ifVersionCounts,
-      run.keepsLast,
-    ],
-  );
-  return rows[0];
-}
-
 /** Of what these runs are, for one that goes on for them: their conversation and follow-up, the newest's. */
 export async function belongingsOfRuns(
   sql: Sql,
@@ -315,42 +240,6 @@ export async function endedRuns(
   return rows.map(({ runId }) => runId);
 }
 
-/** Inserts an edit that holds its thread from the start: running, leased to `owner`. */
-export async function insertEdit(
-  sql: Sql,
-  edit: Readonly<{
-    tenantId: TenantId;
-    runId: RunId;
-    threadId: ThreadId;
-    assistantId: AssistantId;
-    graphId: string;
-    owner: string;
-    leaseMs: number;
-    /** What the thread was before: what it is again if the edit dies. */
-    threadStatus: ThreadStatus;
-    /** More to remember with it. */
-    metadata?: Readonly<Record<string, unknown>>;
-  }>,
-): Promise<void> {
-  await sql.query(
-    `insert into runs (
-      tenant_id, run_id, thread_id, assistant_id, graph_id, kind, status, head, attempt,
-      lease_owner, lease_expires_at, started_at, metadata)
-    values ($1, $2, $3, $4, $5, 'edit', 'running', true, 1,
-      $6, clock_timestamp() + $7::float8 * interval '1 ms', clock_timestamp(), $8)`,
-    [
-      edit.tenantId,
-      edit.runId,
-      edit.threadId,
-      edit.assistantId,
-      edit.graphId,
-      edit.owner,
-      edit.leaseMs,
-      JSON.stringify({ ...edit.metadata, thread_status: edit.threadStatus }),
-    ],
-  );
-}
-
 /** What became of an edit; undefined when there is none with this id. */
 export async function editStatus(sql: Sql, key: RunKey): Promise<RunStatus | undefined> {
   const { rows } = await sql.query<{ status: RunStatus }>(
@@ -405,33 +294,6 @@ export async function deleteRuns(
   ]);
 }
 
-/** Marks the first run of the thread that may start as its head. The thread row must be locked. Returns whether there is one. */
-export async function makeNextHead(
-  sql: Sql,
-  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
-): Promise<boolean> {
-  const { rows } = await sql.query<{ found: boolean }>(
-    `with next as (
-      select run_id
-      from runs
-      where tenant_id = $1 and thread_id = $2 and status = 'pending'
-        and (available_at is null or merge_until is not null) and waits_for is distinct from 'approval'
-        and not exists (select 1 from runs h where h.tenant_id = $1 and h.thread_id = $2 and h.head)
-      order by seq
-      limit 1
-    ), made as (
-      update runs r
-      set head = true
-      from next
-      where r.tenant_id = $1 and r.run_id = next.run_id
-      returning r.run_id
-    )
-    select exists (select 1 from made) as found`,
-    [key.tenantId, key.threadId],
-  );
-  return rows[0]?.found ?? false;
-}
-
 /** The thread a run (or edit) belongs to. */
 export async function runThread(sql: Sql, key: RunKey): Promise<ThreadId | undefined> {
   const { rows } = await sql.query<{ threadId: ThreadId }>(
@@ -439,20 +301,6 @@ export async function runThread(sql: Sql, key: RunKey): Promise<ThreadId | undef
     [key.tenantId, key.runId],
   );
   return rows[0]?.threadId;
-}
-
-/** Gives inputs that waited for an answer their turn. Returns how many did. */
-export async function releaseQueuedInputs(
-  sql: Sql,
-  key: Readonly<{ tenantId: TenantId; threadId: ThreadId }>,
-): Promise<number> {
-  const { rowCount } = await sql.query(
-    `update runs
-    set waits_for = case when available_at is not null then 'timer' end, updated_at = clock_timestamp()
-    where tenant_id = $1 and thread_id = $2 and status = 'pending' and waits_for = 'approval'`,
-    [key.tenantId, key.threadId],
-  );
-  return rowCount;
 }
 
 /** Whether anything of the thread is still to be done. An input that waits for an answer is not: a person is. */
@@ -523,17 +371,4 @@ export async function activeThreads(
     [of.tenantId, of.threadIds],
   );
   return new Set(rows.map(({ threadId }) => threadId));
-}
-
-/** A delayed, sleeping or backed-off run may go on now. A run that never began takes its place in the order at this moment; with `held` it waits for an answer first. */
-export async function releaseRun(sql: Sql, key: RunKey & Readonly<{ held: boolean }>): Promise<RunRow | undefined> {
-  const { rows } = await sql.query<RunRow>(
-    `update runs
-    set available_at = null, waits_for = case when $3 or waits_for = 'approval' then 'approval' end,
-      updated_at = clock_timestamp(), seq = case when begun or merge_until is not null then seq else nextval('run_seq') end
-    where tenant_id = $1 and run_id = $2 and status = 'pending' and available_at is not null
-    returning ${RUN_COLUMNS}`,
-    [key.tenantId, key.runId, key.held],
-  );
-  return rows[0];
 }

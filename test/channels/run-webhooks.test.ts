@@ -4,7 +4,7 @@ import { AIMessage } from "@langchain/core/messages";
 import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
 import { Webhook } from "standardwebhooks";
-import { composeLoops } from "../../src/compose.js";
+import { composeLoops } from "../../src/compose-loops.js";
 import { ANY_WEBHOOK, whyNot } from "../../src/delivery/channels/run-webhook.js";
 import { startStandIn, type StandInRequest, type StandInServer } from "../../src/testing/channels/stand-in.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { AIMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { expect, it } from "vitest";
-import { composeLoops, type Running } from "../../src/compose.js";
+import { composeLoops, type Running } from "../../src/compose-loops.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { addFollowups, addPeople, addSchedule, contactId } from "../helpers/outreach.js";
 import { startProcess, type TestProcess } from "../helpers/processes.js";

@@ -1,6 +1,6 @@
 // Where the worker of the same process has free slots, the statement that accepts runs claims them: one round trip less.
 import { expect, test } from "vitest";
-import type { Running } from "../../src/compose.js";
+import type { Running } from "../../src/compose-loops.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { stepsGraph } from "../helpers/scripted-graphs.js";
 import { until } from "../helpers/wait.js";

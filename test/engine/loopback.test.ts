@@ -3,7 +3,7 @@ import { Client } from "@langchain/langgraph-sdk";
 import { Annotation, StateGraph } from "@langchain/langgraph";
 import { RemoteGraph } from "@langchain/langgraph/remote";
 import { describe, expect, it } from "vitest";
-import { composeApi, composeInnerApi } from "../../src/compose.js";
+import { composeApi, composeInnerApi } from "../../src/compose-api.js";
 import { DEFAULT_TENANT } from "../../src/core/ids.js";
 import { actingAs } from "../../src/engine/loopback.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";

@@ -2,7 +2,7 @@
 // workers stop and start. Afterwards nothing is stuck, and the tables agree with each other and with the graphs' states.
 import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
-import type { Running } from "../../src/compose.js";
+import type { Running } from "../../src/compose-loops.js";
 import { sleepFor } from "../../src/engine/sleep.js";
 import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { seeded } from "../helpers/random.js";

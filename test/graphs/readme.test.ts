@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { listenApi } from "../../src/compose.js";
+import { listenApi } from "../../src/compose-api.js";
 import { withEngine } from "../helpers/engine.js";
 import { loadExample } from "./load.js";
 

@@ -1,6 +1,7 @@
 // The same installation with other code, as while a deploy is under way.
 import { createApp } from "../../src/api/app.js";
-import { composeEngine, composeLoops, prepareEngine, type Running } from "../../src/compose.js";
+import { composeLoops, type Running } from "../../src/compose-loops.js";
+import { composeEngine, prepareEngine } from "../../src/compose.js";
 import { graphsFrom } from "../../src/engine/graphs.js";
 import type { TestEngine } from "./engine.js";
 

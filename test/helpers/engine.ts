@@ -1,14 +1,13 @@
 // An engine in the test's own process: real Postgres, real loops, graphs handed over as objects. Closes everything.
 import { Client } from "@langchain/langgraph-sdk";
 import { createApp } from "../../src/api/app.js";
+import { composeLoops, type Running } from "../../src/compose-loops.js";
 import {
   type ComposedEngine,
   composeEngine,
-  composeLoops,
   type EngineSettings,
   openParts,
   prepareEngine,
-  type Running,
 } from "../../src/compose.js";
 import type { Deps } from "../../src/core/deps.js";
 import { policiesFrom, type RunPolicy } from "../../src/core/policy.js";

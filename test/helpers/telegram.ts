@@ -1,5 +1,6 @@
 // An engine that is reached over Telegram: its API on a port, a deliverer, an account, and the stand-in that plays the channel.
-import { composeLoops, listenApi, type Running } from "../../src/compose.js";
+import { listenApi } from "../../src/compose-api.js";
+import { composeLoops, type Running } from "../../src/compose-loops.js";
 import { startTelegram, type TelegramStandIn } from "../../src/testing/channels/telegram.js";
 import { type EngineOptions, type TestEngine, withEngine } from "./engine.js";
 import { until } from "./wait.js";

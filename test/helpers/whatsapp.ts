@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { AIMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
-import { composeLoops, listenApi } from "../../src/compose.js";
+import { listenApi } from "../../src/compose-api.js";
+import { composeLoops } from "../../src/compose-loops.js";
 import { DEFAULT_TENANT, type DeliveryId } from "../../src/core/ids.js";
 import { listConversations } from "../../src/delivery/conversations.js";
 import { postDeliveries, postedOf } from "../../src/delivery/outbox.js";

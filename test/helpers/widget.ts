@@ -1,5 +1,6 @@
 // Browsers of the web widget without a browser: sessions, and what they read and write, over HTTP on a port.
-import { composeLoops, listenApi } from "../../src/compose.js";
+import { listenApi } from "../../src/compose-api.js";
+import { composeLoops } from "../../src/compose-loops.js";
 import type { TestEngine } from "./engine.js";
 import { type EngineOptions, withEngine } from "./engine.js";
 

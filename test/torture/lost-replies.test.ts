@@ -1,7 +1,8 @@
 // P2, P3: commits that were done and whose answer never came: they are asked for again, and count once.
 import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
 import { expect, test } from "vitest";
-import { composeEngine, composeLoops, openParts, type Running } from "../../src/compose.js";
+import { composeLoops, type Running } from "../../src/compose-loops.js";
+import { composeEngine, openParts } from "../../src/compose.js";
 import { graphsFrom } from "../../src/engine/graphs.js";
 import { createLog } from "../../src/observe/log.js";
 import { withEngine } from "../helpers/engine.js";

@@ -3,7 +3,7 @@ import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { SignJWT } from "jose";
 import { expect, it } from "vitest";
-import { composeLoops } from "../../src/compose.js";
+import { composeLoops } from "../../src/compose-loops.js";
 import { approve } from "../../src/engine/approve.js";
 import { until } from "../helpers/wait.js";
 import { type Frame, IDENTITY_SECRET, type Page, readEvents, type Widget, withWidget } from "../helpers/widget.js";

@@ -2,7 +2,8 @@
 import type { Deps, Sql } from "../../core/deps.js";
 import { EngineError } from "../../core/errors.js";
 import type { RunId, TenantId, ThreadId } from "../../core/ids.js";
-import { getRun, lockUnfinishedRuns, makeNextHead, type RunRow } from "../../runs/runs.js";
+import { makeNextHead } from "../../runs/order.js";
+import { getRun, lockUnfinishedRuns, type RunRow } from "../../runs/runs.js";
 import { lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { setCleanupTimers } from "./cleanup-timers.js";
 import { endRuns } from "./end-runs.js";

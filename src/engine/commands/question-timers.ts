@@ -5,7 +5,7 @@ import { ENGINE } from "../../core/approval.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import type { ApprovalId, RunId } from "../../core/ids.js";
 import { appendEvent } from "../../runs/events.js";
-import { makeNextHead } from "../../runs/runs.js";
+import { makeNextHead } from "../../runs/order.js";
 import { lockThreadIfFree, updateThreadStatus } from "../../runs/thread-lock.js";
 import { claimDueTimer, finishTimer, type TimerRow } from "../../schedule/timers.js";
 import { canBeRejected, rejection } from "../hitl.js";

@@ -9,7 +9,8 @@ import {
 } from "../../approvals/approvals.js";
 import type { Deps, Sql } from "../../core/deps.js";
 import { appendEvent } from "../../runs/events.js";
-import { hasUnfinishedRuns, releaseQueuedInputs } from "../../runs/runs.js";
+import { releaseQueuedInputs } from "../../runs/order.js";
+import { hasUnfinishedRuns } from "../../runs/runs.js";
 import type { ThreadKey } from "../../runs/thread-lock.js";
 import { cancelTimers, setTimer } from "../../schedule/timers.js";
 

@@ -1,7 +1,8 @@
 // What becomes of a thread whose edit failed or died: as it was before, if nothing of the edit was stored.
 import type { Sql } from "../../core/deps.js";
 import type { ThreadStatus } from "../../core/run.js";
-import { hasUnfinishedRuns, makeNextHead } from "../../runs/runs.js";
+import { makeNextHead } from "../../runs/order.js";
+import { hasUnfinishedRuns } from "../../runs/runs.js";
 import { type ThreadKey, updateThreadStatus } from "../../runs/thread-lock.js";
 import { withdrawQuestions } from "./questions.js";
 
