@@ -1,6 +1,7 @@
 // A process that fires timers: DATABASE_URL, POLL_MS. With NOTIFY=off nothing wakes it.
 import { MessagesAnnotation, StateGraph } from "@langchain/langgraph";
-import { composeEngine, composeLoops, openParts } from "../../dist/compose.js";
+import { composeEngine, openParts } from "../../dist/compose.js";
+import { composeLoops } from "../../dist/compose-loops.js";
 import { policiesFrom } from "../../dist/core/policy.js";
 import { approvalDefaults } from "../../dist/engine/approval-policy.js";
 import { graphsFrom } from "../../dist/engine/graphs.js";

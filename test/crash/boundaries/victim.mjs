@@ -4,7 +4,9 @@
 // It waits for its job in the file of its argument: JSON, {databaseUrl, bodies, kill: {label, nth, side} | null}.
 import { existsSync, readFileSync, writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { composeEngine, composeLoops, listenApi, LOOPS, openParts, prepareEngine } from "../../../dist/compose.js";
+import { composeEngine, openParts, prepareEngine } from "../../../dist/compose.js";
+import { listenApi } from "../../../dist/compose-api.js";
+import { composeLoops, LOOPS } from "../../../dist/compose-loops.js";
 import { policiesFrom } from "../../../dist/core/policy.js";
 import { graphsFrom } from "../../../dist/engine/graphs.js";
 import { approvalDefaults } from "../../../dist/engine/approval-policy.js";
