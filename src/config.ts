@@ -406,7 +406,7 @@ export function environmentWith(values: Readonly<Record<string, string>>): NodeJ
   return { ...process.env, ...values };
 }
 
-/** Every setting in a line: name, default, meaning. For help texts and the README. */
+/** Every setting in a line: name, default, meaning. For help texts and docs/configuration.md. */
 export function describeSettings(): readonly Readonly<{ name: string; default: string | null; about: string }>[] {
   return Object.entries(SETTINGS).map(([name, { about, default: fallback }]) => ({ name, about, default: fallback }));
 }

@@ -31,7 +31,7 @@ export async function runProgram(
     .showHelpAfterError(false);
   program.addHelpText(
     "after",
-    "\nSettings come from the environment: DATABASE_URL, PERDURE_BODIES … (see the README).",
+    "\nSettings come from the environment: DATABASE_URL, PERDURE_BODIES … (see docs/configuration.md).",
   );
   let exitCode = 0;
   const onFailed = (): void => {

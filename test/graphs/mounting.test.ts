@@ -1,4 +1,4 @@
-// The README's ways to mount an engine, as they stand there, as processes: a reader who copies them has an API.
+// The ways to mount an engine in docs/mounting.md, as they stand there, as processes: a reader who copies them has an API.
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -32,8 +32,8 @@ afterAll(async () => {
 
 /** By the file that the first line of each names. */
 async function snippets(): Promise<Record<string, string>> {
-  const readme = await readFile(path.join(ROOT, "README.md"), "utf8");
-  const blocks = [...readme.matchAll(/```ts\n\/\/ (\S+\.ts)(?: of Next)?\n([\s\S]*?)```/g)];
+  const guide = await readFile(path.join(ROOT, "docs/mounting.md"), "utf8");
+  const blocks = [...guide.matchAll(/```ts\n\/\/ (\S+\.ts)(?: of Next)?\n([\s\S]*?)```/g)];
   return Object.fromEntries(blocks.map(([, name = "", text = ""]) => [name, text]));
 }
 
@@ -93,7 +93,7 @@ async function takesWebSockets(apiUrl: string): Promise<void> {
   await thread.close();
 }
 
-describe("as the README has it", () => {
+describe("as docs/mounting.md has it", () => {
   it.each(["hono.ts", "express.ts"])("%s serves the API, WebSockets included", { timeout: 120_000 }, (file) =>
     served(own(file), async (apiUrl) => {
       await works(apiUrl);
