@@ -219,19 +219,35 @@ describe("schemas of graphs that are typed in TypeScript only", () => {
     return describeSchemas(await loadGraphs(graphs), { graphId: "typed", config: {}, context: {} });
   };
 
+  const place = "node_modules/@langchain/langgraph-api";
+  const installed = {
+    [`${place}/package.json`]: {
+      name: "@langchain/langgraph-api",
+      type: "module",
+      exports: { "./schema": "./schema.mjs" },
+    },
+  };
+
   it("come from the project's own parser of sources, where it has one", async () => {
-    const place = "node_modules/@langchain/langgraph-api";
-    const { state, input } = await described({
-      [`${place}/package.json`]: {
-        name: "@langchain/langgraph-api",
-        type: "module",
-        exports: { "./schema": "./schema.mjs" },
-      },
-      [`${place}/schema.mjs`]: parser,
-    });
+    const more = { [`${place}/schema.mjs`]: parser, "tsconfig.json": {} };
+    const { state, input } = await described({ ...installed, ...more });
     expect(state).toEqual({ type: "object", title: "from sources" });
     // What the sources don't say is told by the channels.
     expect(input).toEqual({ type: "object", properties: { n: {} } });
+  });
+
+  it("are read as code for Node, where no tsconfig.json says how", async () => {
+    const { state } = await described({
+      ...installed,
+      "node_modules/typescript/index.js": "exports.sys = { fileExists: () => false, readFile: () => undefined };",
+      [`${place}/schema.mjs`]: `import ts from "typescript";
+        export async function getStaticGraphSchema({ sourceFile }) {
+          const file = sourceFile.replace(/[^/]+$/, "tsconfig.json");
+          const { compilerOptions } = JSON.parse(ts.sys.fileExists(file) ? ts.sys.readFile(file) : "{}");
+          return { graph: { state: { type: "object", title: compilerOptions.moduleResolution } } };
+        }`,
+    });
+    expect(state).toEqual({ type: "object", title: "NodeNext" });
   });
 
   it("name the channels, where it has none", async () => {
