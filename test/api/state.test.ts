@@ -269,7 +269,9 @@ describe("editing", () => {
       const id = await ran(client, "gate");
       const before = [await client.threads.get(id), await client.threads.getState(id)] as const;
       const refused = async (body: unknown, status: number, message: string) => {
-        const response = await post(engine, `/threads/${id}/state`, body);
+        const headers = { "idempotency-key": "once" };
+        const init = { method: "POST", headers, body: JSON.stringify(body) };
+        const response = await engine.app.request(`/threads/${id}/state`, init);
         expect([response.status, await response.text()]).toEqual([status, expect.stringContaining(message)]);
       };
       await refused({ values: {}, as_node: "nobody" }, 422, 'as_node: "nobody" is no node of graph "gate"; it has');
@@ -278,6 +280,11 @@ describe("editing", () => {
       await refused({ values: {}, checkpoint_id: "7" }, 422, "checkpoint_id: must be a UUID");
       await refused({ values: {}, checkpoint_id: "00000000-0000-4000-8000-000000000000" }, 404, "Checkpoint");
       await refused({ values: {}, as_node: "a\0b" }, 422, "as_node: must not contain NUL");
+      const rows = await engine.db.db.query(
+        "select run_id from runs where kind = 'edit' and thread_id = $1 union all select made_id from idempotency_keys",
+        [id],
+      );
+      expect(rows.rows).toEqual([]);
       expect(await client.threads.getState(id)).toEqual(before[1]);
       const { updated_at, ...thread } = await client.threads.get(id);
       expect({ ...thread, updated_at: before[0].updated_at }).toEqual(before[0]);

@@ -24,6 +24,8 @@ export async function checkpointMadeBefore(
   if (status === "running") throw new EngineError("thread_busy", "Thread is busy");
   const stored = await newestCheckpointOfRun(deps.db, { tenantId, threadId, runId }, ns);
   if (stored !== undefined) return stored;
+  // It was refused meanwhile, and has left nothing.
+  if (status === undefined && (await madeBefore(deps.db, once)) === undefined) return undefined;
   // One that has ended well has stored something, which was pruned since.
   if (status === undefined || status === "success") throw madeAndGone(once, `a checkpoint of edit ${runId}`);
   await giveKeyBack(deps.db, once, runId);

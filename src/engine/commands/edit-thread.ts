@@ -40,7 +40,7 @@ export async function editThread<T>(
     await retryTransient(settle, { ...deps, deadlineMs: edit.leaseMs });
     return edited.value;
   } catch (error) {
-    await giveBack(deps, lease, thread.status);
+    await giveBack(deps, lease, thread.status, { once: edit.once });
     throw error;
   }
 }

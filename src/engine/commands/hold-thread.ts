@@ -6,7 +6,8 @@ import type { AssistantId, RunId, TenantId, ThreadId } from "../../core/ids.js";
 import type { ThreadStatus } from "../../core/run.js";
 import { renewLeases } from "../../runs/claim.js";
 import { insertEdit } from "../../runs/new-runs.js";
-import { lockUnfinishedRuns } from "../../runs/runs.js";
+import { giveKeyBack } from "../../runs/idempotency-keys.js";
+import { deleteRuns, lockUnfinishedRuns } from "../../runs/runs.js";
 import { type LockedThread, lockThread, updateThreadStatus } from "../../runs/thread-lock.js";
 import { endEdit } from "./end-edit.js";
 import { type Once, takeOnce } from "./make-once.js";
@@ -44,19 +45,25 @@ export async function takeThread(deps: Deps, hold: Hold, { once = null, ...manne
   return { lease, thread };
 }
 
-/** Lets go of the thread after what it was held for failed: it is as it was, unless something was stored already. */
+/**
+ * Lets go of the thread after what it was held for failed: unless something was stored already, all is as it was, and nothing says that it was
+ * held.
+ */
 export async function giveBack(
   deps: Deps,
   lease: Lease,
   threadStatus: ThreadStatus,
-  manner: Manner = {},
+  { once = null, ...manner }: Taking = {},
 ): Promise<void> {
   try {
     const next = await deps.db.tx(async (sql) => {
       await lockThread(sql, lease);
       const own = (await lockUnfinishedRuns(sql, lease)).find((run) => run.runId === lease.runId);
+      const begun = own?.begun ?? false;
       await endEdit(sql, lease, { checkpointId: null, errorCode: "edit_failed" });
-      return undoEdit(sql, lease, { begun: own?.begun ?? false, threadStatus, ...manner });
+      if (!begun) await deleteRuns(sql, { ...lease, runIds: [lease.runId] });
+      if (!begun && once !== null) await giveKeyBack(sql, once, lease.runId);
+      return undoEdit(sql, lease, { begun, threadStatus, ...manner });
     });
     if (next) deps.notifier.notify("runs");
   } catch (error) {
