@@ -30,7 +30,6 @@ export function createDeliverer(deps: Deps, options: DelivererOptions): Loop {
   const over = new AbortController();
   const sending = { accounts, over: over.signal, ...(options.at && { at: options.at }) };
   const finding = { accounts, windowMs: options.windowMs ?? RECONCILE_WINDOW_MS };
-  let stopping = false;
   let lookedAtMs = Number.NEGATIVE_INFINITY;
 
   const loop = createLoop(deps, {
@@ -38,14 +37,14 @@ export function createDeliverer(deps: Deps, options: DelivererOptions): Loop {
     pollMs,
     topics: ["deliveries"],
     nextDueInMs: async () => (underWay.size >= concurrency ? null : nextDeliveryInMs(deps.db)),
-    tick: async () => {
+    tick: async (stopping) => {
       if (deps.clock.monotonicMs() - lookedAtMs >= pollMs) {
         lookedAtMs = deps.clock.monotonicMs();
         await recoverDeliveries(deps.db, LOOK_AFTER_MS);
         await findOut(deps, finding);
       }
       const slots = concurrency - underWay.size;
-      if (slots <= 0 || stopping) return 0;
+      if (slots <= 0 || stopping.aborted) return 0;
       const claimed = await claimDeliveries(deps.db, { slots, worker: owner, leaseMs });
       for (const delivery of claimed) {
         const sent = deliver(deps, sending, delivery).finally(() => {
@@ -62,7 +61,6 @@ export function createDeliverer(deps: Deps, options: DelivererOptions): Loop {
     ...loop,
     /** What is on its way is waited for: a deploy leaves nothing unknown. */
     async stop() {
-      stopping = true;
       await loop.stop();
       const cut = new AbortController();
       await Promise.race([Promise.all(underWay), deps.clock.sleep(longestSend(accounts) + GRACE_MS, cut.signal)]);

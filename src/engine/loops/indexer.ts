@@ -16,28 +16,20 @@ const PAGE = 500;
 const AT_ONCE = 50;
 
 export function createIndexer(deps: Deps, index: StoreIndex | null): Loop {
-  const stopping = new AbortController();
   let began = false;
-  const loop = createLoop(deps, {
+  return createLoop(deps, {
     name: "indexer",
     pollMs: POLL_MS,
-    tick: async () => {
+    tick: async (stopping) => {
       if (index === null) return 0;
       if (!began) await beginIndex(deps.db, index.id);
       began = true;
-      return tickIndexer(deps, index, stopping.signal);
+      return tickIndexer(deps, index, stopping);
     },
   });
-  return {
-    ...loop,
-    async stop() {
-      stopping.abort();
-      await loop.stop();
-    },
-  };
 }
 
-/** One round, if it is due; returns how many items it has indexed. */
+/** One round, if it is due. Returns 0: there is nothing to look for again at once. */
 export async function tickIndexer(deps: Deps, index: StoreIndex, signal?: AbortSignal): Promise<number> {
   if (!(await claimIndexing(deps.db, index.id, CLAIM_MS))) return 0;
   let indexed = 0;
@@ -48,7 +40,7 @@ export async function tickIndexer(deps: Deps, index: StoreIndex, signal?: AbortS
     const missing = page.filter(({ value }) => value !== null);
     for (let at = 0; at < missing.length && !signal?.aborted; at += AT_ONCE) {
       indexed += await indexItems(deps, index, missing.slice(at, at + AT_ONCE));
-      if (!(await postponeIndexing(deps.db, index.id, CLAIM_MS))) return indexed;
+      if (!(await postponeIndexing(deps.db, index.id, CLAIM_MS))) return 0;
     }
     after = page.at(-1) ?? after;
     more = page.length === PAGE && !signal?.aborted;

@@ -12,8 +12,8 @@ export type Loop = Readonly<{
 
 export type LoopOptions = Readonly<{
   name: string;
-  /** Does one round and returns how much it did: more than 0 means "look again at once". */
-  tick: () => Promise<number>;
+  /** Does one round and returns how much it did: more than 0 means "look again at once". A long one may end early once `stopping` is aborted. */
+  tick: (stopping: AbortSignal) => Promise<number>;
   pollMs: number;
   /** Notifications that wake it. It never depends on them. */
   topics?: readonly Topic[];
@@ -23,7 +23,7 @@ export type LoopOptions = Readonly<{
 
 /** A loop over `tick`. A failing round is logged and tried again after a poll: no error ends a loop. */
 export function createLoop(deps: Deps, options: LoopOptions): Loop {
-  let stopping = false;
+  const stopping = new AbortController();
   // One for each round. A signal made of it and a lasting one would leave a trace in the lasting one, round by round.
   let wakeUp = new AbortController();
   let rest = new AbortController();
@@ -40,7 +40,7 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
   const round = async (): Promise<void> => {
     wakeUp = new AbortController();
     try {
-      if ((await options.tick()) === 0) await pause();
+      if ((await options.tick(stopping.signal)) === 0) await pause();
     } catch (error) {
       const code = String((error as { code?: unknown }).code ?? "internal");
       const fields = { loop: options.name, code, error: (error as Error).name };
@@ -48,7 +48,7 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
       else deps.log.error({ ...fields, frames: stackFrames(error) }, "a round failed, trying again");
       // Nobody but `stop` ends this pause: what fails must not be tried as often as it is asked for.
       rest = new AbortController();
-      await deps.clock.sleep(stopping ? 0 : options.pollMs * (0.5 + deps.random()), rest.signal);
+      await deps.clock.sleep(stopping.signal.aborted ? 0 : options.pollMs * (0.5 + deps.random()), rest.signal);
     }
   };
 
@@ -57,12 +57,12 @@ export function createLoop(deps: Deps, options: LoopOptions): Loop {
       if (running !== undefined) return;
       for (const topic of options.topics ?? []) unlisten.push(deps.notifier.listen(topic, wake));
       running = (async () => {
-        while (!stopping) await round();
+        while (!stopping.signal.aborted) await round();
       })();
     },
     async stop() {
       for (const off of unlisten.splice(0)) off();
-      stopping = true;
+      stopping.abort();
       wake();
       rest.abort();
       await running;

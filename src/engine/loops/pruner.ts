@@ -43,23 +43,15 @@ export async function setRetentionTimer(deps: Deps, tenantId: TenantId, afterMs 
 }
 
 export function createPruner(deps: Deps, options: PrunerOptions & Readonly<{ pollMs: number }>): Loop {
-  const stopping = new AbortController();
   const always: TimerKind[] = ["repack", "prune", "thread.ttl", "run.prune"];
   const kinds: TimerKind[] = options.retention === null ? always : [...always, "retention"];
-  const loop = createLoop(deps, {
+  return createLoop(deps, {
     name: "pruner",
     pollMs: options.pollMs,
     topics: ["move"],
     nextDueInMs: () => nextDueInMs(deps.db, kinds),
-    tick: () => tickPruner(deps, options, stopping.signal),
+    tick: (stopping) => tickPruner(deps, options, stopping),
   });
-  return {
-    ...loop,
-    async stop() {
-      stopping.abort();
-      await loop.stop();
-    },
-  };
 }
 
 /** One round: packs that are due, and the retention when it is; returns how many timers it took. */

@@ -14,15 +14,14 @@ const AFTER_FAILURE_MS = 5_000;
 export function createReceiver(engine: Engine, options: Readonly<{ owner: string; pollMs: number }>): Loop {
   const { deps } = engine;
   const polls = new Map<string, Promise<void>>();
-  const over = new AbortController();
   const loop = createLoop(deps, {
     name: "receiver",
     pollMs: options.pollMs,
-    tick: async () => {
+    tick: async (stopping) => {
       const accounts = await claimPolling(deps.db, { owner: options.owner, forMs: CLAIM_MS });
       for (const row of accounts) {
-        if (polls.has(row.channelAccountId) || over.signal.aborted) continue;
-        const ended = pollOne(engine, row, over.signal).finally(() => {
+        if (polls.has(row.channelAccountId) || stopping.aborted) continue;
+        const ended = pollOne(engine, row, stopping).finally(() => {
           polls.delete(row.channelAccountId);
           loop.wake();
         });
@@ -34,7 +33,6 @@ export function createReceiver(engine: Engine, options: Readonly<{ owner: string
   return {
     ...loop,
     async stop() {
-      over.abort();
       await loop.stop();
       await Promise.all(polls.values());
     },
