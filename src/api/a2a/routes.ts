@@ -183,8 +183,10 @@ async function cancelTask(call: Call): Promise<Response> {
 async function subscribe({ engine, c, assistant, params, ...to }: Call): Promise<Response> {
   const { id } = readAs(taskParams, params);
   const ref = await findTask(engine, c, assistant, { id, event: "threads:read" });
-  const { state } = (await taskOf(engine, ref, 0)).status;
-  if (to.wire === WIRE_1 && isOver(state)) throw new A2aError("unsupported", `Task ${id} is over: it is ${state}`);
+  if (to.wire === WIRE_1) {
+    const { state } = (await taskOf(engine, ref, 0)).status;
+    if (isOver(state)) throw new A2aError("unsupported", `Task ${id} is over: it is ${state}`);
+  }
   return follow(engine, c, ref, to);
 }
 
