@@ -41,7 +41,7 @@ export function staticSchemas(graph: ExportedGraph): Promise<StaticSchemas> {
 
 async function parse(graph: ExportedGraph): Promise<StaticSchemas> {
   const parser = pathToFileURL(createRequire(graph.file).resolve(PARSER)).href;
-  const parsed = hasTsconfig(graph.file) ? await parseAs(parser, graph) : await parseUnconfigured(parser, graph);
+  const parsed = hasTsconfig(graph.file) ? await parseConfigured(parser, graph) : await parseUnconfigured(parser, graph);
   return new Map(
     Object.entries(parsed).map(([name, { state, input, output, config }]) => [
       name.split("|").slice(1).join("|"),
@@ -50,7 +50,7 @@ async function parse(graph: ExportedGraph): Promise<StaticSchemas> {
   );
 }
 
-async function parseAs(parser: string, { file, exportName }: ExportedGraph): Promise<Parsed> {
+async function parseConfigured(parser: string, { file, exportName }: ExportedGraph): Promise<Parsed> {
   const { getStaticGraphSchema } = (await import(parser)) as Parser;
   return getStaticGraphSchema({ sourceFile: file, exportSymbol: exportName }, { timeoutMs: TIMEOUT_MS });
 }
