@@ -41,7 +41,9 @@ export function staticSchemas(graph: ExportedGraph): Promise<StaticSchemas> {
 
 async function parse(graph: ExportedGraph): Promise<StaticSchemas> {
   const parser = pathToFileURL(createRequire(graph.file).resolve(PARSER)).href;
-  const parsed = hasTsconfig(graph.file) ? await parseConfigured(parser, graph) : await parseUnconfigured(parser, graph);
+  const parsed = hasTsconfig(graph.file)
+    ? await parseConfigured(parser, graph)
+    : await parseUnconfigured(parser, graph);
   return new Map(
     Object.entries(parsed).map(([name, { state, input, output, config }]) => [
       name.split("|").slice(1).join("|"),
