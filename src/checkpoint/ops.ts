@@ -69,6 +69,20 @@ export function emptyOp(threadId: string): CheckpointOp {
   return { threadId, nodes: [], values: [], writes: [], checkpoints: [], objects: [], progress: false };
 }
 
+/** What must be durable together, as one. All of one thread. */
+export function joinOps(first: CheckpointOp, ...others: readonly CheckpointOp[]): CheckpointOp {
+  const ops = [first, ...others];
+  return {
+    threadId: first.threadId,
+    nodes: ops.flatMap(({ nodes }) => nodes),
+    values: ops.flatMap(({ values }) => values),
+    writes: ops.flatMap(({ writes }) => writes),
+    checkpoints: ops.flatMap(({ checkpoints }) => checkpoints),
+    objects: ops.flatMap(({ objects }) => objects),
+    progress: ops.some(({ progress }) => progress),
+  };
+}
+
 /** Bytes of content, about what it takes in memory until it is durable. */
 export function bytesOf(op: CheckpointOp): number {
   let bytes = 0;

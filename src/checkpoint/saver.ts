@@ -26,7 +26,7 @@ import { storedNode } from "./codec/node.js";
 import { type Address, draftCheckpoint, draftWrites, indexWrites, type WriteInput } from "./drafts.js";
 import { type LargeBodiesOptions, splitLarge, uploadLargeBody } from "./large-bodies.js";
 import { jsonbText } from "./metadata.js";
-import type { CheckpointOp, Commit } from "./ops.js";
+import { type CheckpointOp, type Commit, joinOps } from "./ops.js";
 import { createOutbox, type Outbox } from "./outbox.js";
 import { doomThread } from "./queries.js";
 import { type Learn, listTuples, readDeltaHistory, readTuple } from "./read-tuples.js";
@@ -53,6 +53,11 @@ export type SaverOptions = Readonly<{
    * after it or with it.
    */
   inputBehind?: boolean;
+  /**
+   * Writes for a checkpoint that was there before are stored with the next one that is put, or never: an edit hands them over before its
+   * values are applied, and what can't be applied is to leave nothing.
+   */
+  writesWithPut?: boolean;
   /** Called with each result of a task that a node called: nothing waits for its being stored but `flushed`. */
   onTaskResult?: () => void;
   /** Values of the root graph that are no part of its checkpoints and belong to its result: stored with each. */
@@ -91,6 +96,8 @@ export class Saver extends BaseCheckpointSaver<string> {
   private peeked: Readonly<{ place: string; tuple: CheckpointTuple | undefined }> | undefined;
   /** By thread and namespace: the checkpoint put last, and whether writes came to it since. */
   private readonly lastPut = new Map<string, { tuple: CheckpointTuple; hasWrites: boolean }>();
+  /** Writes that wait for a checkpoint. */
+  private readonly held: ((session: EncodeSession) => CheckpointOp)[] = [];
 
   constructor(private readonly options: SaverOptions) {
     super();
@@ -135,7 +142,8 @@ export class Saver extends BaseCheckpointSaver<string> {
       const hasWrites = isAgain && last?.hasWrites === true;
       this.lastPut.set(place, { tuple: tupleOfPut(address, checkpoint, metadata), hasWrites });
       const runId = this.options.runId ?? null;
-      return draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
+      const put = draftCheckpoint(session, { address, checkpoint, metadata, newVersions, allValues, config, runId });
+      return this.held.length === 0 ? put : joinOps(put, ...this.held.splice(0).map((draft) => draft(session)));
     });
     const given = ns === "" && metadata.source === "loop" ? (this.options.givenOut?.() ?? []) : [];
     const writes = indexWrites(
@@ -163,11 +171,12 @@ export class Saver extends BaseCheckpointSaver<string> {
     const { checkpointId, ...address } = addressOf(config);
     if (checkpointId === null) throw badConfig("checkpoint_id", checkpointId);
     if (writes.some(({ channel }) => channel === TASK_RESULT)) this.options.onTaskResult?.();
-    await this.send(address.threadId, (session) => {
-      const last = this.lastPut.get(`${address.threadId}\0${address.ns}`);
-      if (last?.tuple.checkpoint.id === checkpointId) last.hasWrites = true;
-      return draftWrites(session, { ...address, checkpointId }, writes);
-    });
+    const last = this.lastPut.get(`${address.threadId}\0${address.ns}`);
+    const isLast = last?.tuple.checkpoint.id === checkpointId;
+    const draft = (session: EncodeSession): CheckpointOp => draftWrites(session, { ...address, checkpointId }, writes);
+    if (this.options.writesWithPut === true && !isLast) return void this.held.push(draft);
+    if (isLast) last.hasWrites = true;
+    await this.send(address.threadId, draft);
   }
 
   /** Reads a checkpoint that the graph is going to begin with: asked for it next, it gets this one, without a read. */

@@ -130,7 +130,7 @@ export async function updateState(
     await getStateAt(engine, of, update.address, { subgraphs: false });
   }
   const checkpoint = await editThread(engine.deps, edit, async (lease) => {
-    const saver = writeSaver(engine, lease);
+    const saver = writeSaver(engine, lease, { writesWithPut: true });
     const graph = await openGraph(engine, of, saver, "threads.update");
     if (graph === undefined) throw new EngineError("internal", `Thread ${thread.threadId} lost its graph`);
     refuseUnknownNode(graph, graphId, update);
@@ -199,7 +199,10 @@ export function readSaver(engine: Engine, tenantId: TenantId): BaseCheckpointSav
 export function writeSaver(
   { deps, bodyReader, edits }: Engine,
   lease: Lease,
-  signal: AbortSignal = AbortSignal.timeout(edits.leaseMs),
+  {
+    signal = AbortSignal.timeout(edits.leaseMs),
+    writesWithPut = false,
+  }: Readonly<{ signal?: AbortSignal; writesWithPut?: boolean }> = {},
 ): Saver {
   return createSaver({
     sql: deps.db,
@@ -209,6 +212,7 @@ export function writeSaver(
     commit: edits.combiner.forLease(lease, signal),
     bodies: bodyReader,
     largeBodies: { deps, threadId: lease.threadId },
+    writesWithPut,
   });
 }
 

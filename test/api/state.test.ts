@@ -1,7 +1,8 @@
 // States as clients read and edit them: now, at a checkpoint, over the history, inside subgraphs.
+import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import type { Client, ThreadState } from "@langchain/langgraph-sdk";
 import { describe, expect, test } from "vitest";
-import type { TestEngine } from "../helpers/engine.js";
+import { type TestEngine, withEngine } from "../helpers/engine.js";
 import { graphs } from "./graphs.js";
 import { sharedEngine } from "./shared.js";
 
@@ -17,6 +18,22 @@ async function ran(client: Client, graphId: string, input: Record<string, unknow
   return thread_id;
 }
 const logs = (states: readonly ThreadState<Log>[]) => states.map((state) => state.values.log?.join("") ?? "");
+/** Asks, and takes not everything. */
+const choosy = new StateGraph(
+  Annotation.Root({
+    log: Annotation<string[]>({
+      reducer: (all, more) => {
+        if (more.includes("no")) throw new TypeError("not that");
+        return [...all, ...more];
+      },
+      default: () => [],
+    }),
+  }),
+)
+  .addNode("ask", () => ({ log: [String(interrupt("which?"))] }))
+  .addEdge(START, "ask")
+  .addEdge("ask", END)
+  .compile();
 const history = (client: Client, id: string, options: Parameters<Client["threads"]["getHistory"]>[1] = {}) =>
   client.threads.getHistory<Log>(id, { limit: 100, ...options });
 
@@ -291,6 +308,38 @@ describe("editing", () => {
       const { thread_id } = await client.threads.create();
       const none = await post(engine, `/threads/${thread_id}/state`, { values: {} });
       expect([none.status, await none.text()]).toEqual([400, `Thread ${thread_id} has no graph ID`]);
+    }));
+
+  test("an edit that a reducer refuses leaves nothing, and the question as it was", () =>
+    withEngine({ graphs: { choosy } }, async (engine) => {
+      const { client, app, db } = engine;
+      const id = await ran(client, "choosy");
+      const edit = (log: string[]) => {
+        const init = {
+          method: "POST",
+          headers: { "idempotency-key": "once" },
+          body: JSON.stringify({ values: { log } }),
+        };
+        return app.request(`/threads/${id}/state`, init);
+      };
+      const look = async () => {
+        const { rows } = await db.db.query(
+          `select (select array_agg(run_id) from runs) as runs, (select count(*) from idempotency_keys) as keys,
+            (select count(*) from checkpoint_writes) as writes, (select array_agg(status) from approvals) as asked`,
+        );
+        return { rows, state: await client.threads.getState<Log>(id) };
+      };
+      const before = await look();
+      const refused = await edit(["no"]);
+      expect([refused.status, await refused.text()]).toEqual([422, "The update can't be applied. TypeError: not that"]);
+      expect(await look()).toEqual(before);
+      expect(await client.threads.get(id)).toMatchObject({ status: "interrupted" });
+      // The key is free, and what an edit writes before its checkpoint comes with that.
+      expect((await edit(["more"])).status).toBe(200);
+      const { values, parent_checkpoint } = await client.threads.getState<Log>(id);
+      expect([values.log, parent_checkpoint]).toEqual([["more"], before.state.checkpoint]);
+      const { rows: written } = await db.db.query("select checkpoint_id from checkpoint_writes where channel = 'log'");
+      expect(written).toEqual([{ checkpoint_id: parent_checkpoint?.checkpoint_id }]);
     }));
 
   test("values come back exactly: NUL, lone surrogates, keys like __proto__", () =>

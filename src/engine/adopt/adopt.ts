@@ -159,7 +159,7 @@ async function fill(
 ): Promise<Copied> {
   const { deps, edits } = engine;
   const kept = keepLease(deps, lease, edits.leaseMs);
-  const saver = writeSaver(engine, lease, kept.signal);
+  const saver = writeSaver(engine, lease, { signal: kept.signal });
   try {
     const thread = await openStockThread(source.look, adoption.from.thread_id, await source.shape());
     if (thread.checkpoints === 0) throw new EngineError("not_found", "The source has no thread with this id");
