@@ -217,6 +217,7 @@ test("what can't be meant is refused in MCP's own form", async () => {
     [request("tools/list", { cursor: "-1" }), 200, -32602],
     [call({ name: "nobody" }), 200, -32602],
     [call({ name: "a\u0000b" }), 200, -32602],
+    [call({ name: "\ud800" }), 200, -32602],
     [call({}), 200, -32602],
     [call({ name: "steps", arguments: [] }), 200, -32602],
   ];

@@ -46,11 +46,8 @@ function offsetOf(cursor = "0"): number {
 
 /** The one that a tool's name stands for: as it is listed, or an assistant's own name or id where only one has it. */
 export async function agentOf(engine: Engine, c: C, name: string): Promise<AssistantRow> {
-  const ids = [systemAssistantId(name), ...(isUuid(name) ? [name] : [])];
-  const like = { tenantId: c.get("tenantId"), ids, name, idEnd: name.slice(-ID_CHARACTERS) };
   const found: AssistantRow[] = [];
-  const rows = text.safeParse(name).success ? await assistantsLike(engine.deps.db, like) : [];
-  for (const assistant of rows) {
+  for (const assistant of text.safeParse(name).success ? await assistantsNamed(engine, c, name) : []) {
     const isMeant = [toolName(assistant), assistant.name, assistant.assistantId].includes(name);
     if (isMeant && (await isUsable(engine, c, assistant))) found.push(assistant);
   }
@@ -60,6 +57,12 @@ export async function agentOf(engine: Engine, c: C, name: string): Promise<Assis
   if (others.length === 0) return only;
   const names = found.map(toolName).join(", ");
   throw new McpError(ErrorCode.InvalidParams, `Several agents have this name; say which you mean: ${names}`);
+}
+
+/** Those that may be meant. */
+function assistantsNamed({ deps }: Engine, c: C, name: string): Promise<AssistantRow[]> {
+  const ids = [systemAssistantId(name), ...(isUuid(name) ? [name] : [])];
+  return assistantsLike(deps.db, { tenantId: c.get("tenantId"), ids, name, idEnd: name.slice(-ID_CHARACTERS) });
 }
 
 async function isUsable(engine: Engine, c: C, assistant: AssistantRow): Promise<boolean> {
