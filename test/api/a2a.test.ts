@@ -270,6 +270,7 @@ test("what can't be meant is refused in JSON-RPC's own form", async () => {
     expect([JSON.stringify(body), got, json.error?.code]).toEqual([JSON.stringify(body), status, code]);
   }
   expect((await rpc(send({}), "echo", { "a2a-version": "2.0" })).json.error?.code).toBe(-32009);
+  expect((await rpc(send({}), "echo", { "a2a-version": "" })).json.error).toBeUndefined();
   expect((await fetch(`${server.url}/a2a/nobody`, { method: "POST", body: "{}" })).status).toBe(404);
 });
 

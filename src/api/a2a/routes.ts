@@ -78,8 +78,9 @@ function idIn(body: unknown): RpcId {
   return typeof id === "string" || typeof id === "number" ? id : null;
 }
 
-function refuseVersion(asked = "0.3"): void {
-  if (/^[01](\.\d+)*$/.test(asked.trim())) return;
+/** Who says none means 0.3. */
+function refuseVersion(asked = ""): void {
+  if (/^([01](\.\d+)*)?$/.test(asked.trim())) return;
   throw new A2aError("version", `A2A-Version ${JSON.stringify(asked.slice(0, 40))} is not supported: 1.0 and 0.3 are`);
 }
 
