@@ -250,6 +250,32 @@ test("another model's vectors are compared with nothing; its items are indexed a
     await Promise.all([old.close(), next.close()]);
   }));
 
+test("an item that can't be embedded keeps no other from being found; a model that is away ends the round", () =>
+  withDatabase(async (database) => {
+    const plain = open(database);
+    const many = Array.from({ length: 1_001 }, (_, n) => `text ${n}`);
+    await plain.of("a").put(["m"], "0", { text: many });
+    for (let n = 1; n < 60; n += 1)
+      await plain.of("a").put(["m"], String(n), { text: n % 20 === 0 ? "too long" : "tea" });
+    await plain.of("b").put(["m"], "1", { text: "tea" });
+    let status = 400;
+    const embed = (texts: string[]): number[][] => {
+      if (texts.includes("too long")) throw Object.assign(new Error("refused"), { status });
+      return texts.map(() => [1, 0, 0, 0]);
+    };
+    const opened = open(database, { embed, dims: DIMS, fields: ["text[*]", "text"] });
+    const found = async () => {
+      const of = (name: string) => opened.of(name).search(["m"], { query: "food", limit: 100 });
+      return [(await of("a")).length, (await of("b")).length];
+    };
+    expect(await opened.tick()).toBe(0);
+    expect(await found()).toEqual([57, 1]);
+    status = 503;
+    await database.db.query("update store_indexes set due_at = now()");
+    await expect(opened.tick()).rejects.toMatchObject({ code: "embedding_failed" });
+    await Promise.all([plain.close(), opened.close()]);
+  }));
+
 test("a process with an index begins by indexing what has no vectors of it", () =>
   withDatabase(async (database) => {
     const plain = open(database);
