@@ -111,6 +111,9 @@ function textsOf(value: unknown, paths: readonly string[]): string[] {
   );
 }
 
+/** Changes no comparison, but Postgres, which keeps and multiplies `real`, refuses what comes too near to 0. */
+const NOTHING = 1e-18;
+
 function ofLength1(vector: unknown, dims: number, name: string): number[] {
   if (!Array.isArray(vector) || vector.length !== dims || !vector.every(Number.isFinite)) {
     const got = Array.isArray(vector)
@@ -124,6 +127,6 @@ function ofLength1(vector: unknown, dims: number, name: string): number[] {
     );
   }
   const numbers = vector as number[];
-  const length = Math.hypot(...numbers);
-  return length === 0 ? numbers : numbers.map((number) => number / length);
+  const length = Math.hypot(...numbers) || 1;
+  return numbers.map((number) => (Math.abs(number / length) < NOTHING ? 0 : number / length));
 }

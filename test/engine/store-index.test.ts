@@ -276,6 +276,14 @@ test("an item that can't be embedded keeps no other from being found; a model th
     await Promise.all([plain.close(), opened.close()]);
   }));
 
+test("numbers of a vector that are next to nothing are kept as nothing", () =>
+  withDatabase(async (database) => {
+    const opened = open(database, { embed: (texts) => texts.map(() => [1, 1e-50, 1e-25, 1e-17]), dims: DIMS });
+    await opened.of("a").put(["m"], "1", { text: "tea" });
+    expect(await opened.of("a").search(["m"], { query: "food" })).toMatchObject([{ key: "1", score: 1 }]);
+    await opened.close();
+  }));
+
 test("a process with an index begins by indexing what has no vectors of it", () =>
   withDatabase(async (database) => {
     const plain = open(database);
