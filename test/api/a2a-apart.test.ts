@@ -60,6 +60,18 @@ test.each([agent0, agent1])("users are apart", async (connect) => {
   });
 });
 
+test.each([agent0, agent1])("who sends a message again sees no more of its task than else", async (connect) => {
+  await withEngine({ graphs: { echo: graphs.echo }, workers: 1, auth: gateOf(ownersAuth()) }, async ({ app, db }) => {
+    const alice = await speakerTo(app, { [USER_HEADER]: "alice" }, connect)("echo");
+    const said = { text: "x", messageId: crypto.randomUUID() };
+    const { id, contextId } = await alice.send(said);
+    expect(await alice.send(said)).toMatchObject({ id });
+    const owner = JSON.stringify({ owner: "bob" });
+    await db.db.query("update threads set metadata = metadata || $2::jsonb where thread_id = $1", [contextId, owner]);
+    for (const ask of [() => alice.get(id), () => alice.send(said)]) await expect(ask()).rejects.toThrow(/task/i);
+  });
+});
+
 test.each([agent0, agent1])("tenants are apart", async (connect) => {
   await withEngine({ graphs: { echo: graphs.echo }, workers: 1 }, async (t) => {
     const sideOf = async (tenantId: string): Promise<Side> => {

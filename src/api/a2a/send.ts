@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import type { AssistantRow } from "../../assistants/queries.js";
 import { isEngineError } from "../../core/errors.js";
-import type { RunId, ThreadId } from "../../core/ids.js";
+import type { ThreadId } from "../../core/ids.js";
 import { isObject } from "../../core/json-parts.js";
 import { describeSchemas } from "../../engine/assistant-graph.js";
 import { type Once, runMadeBefore } from "../../engine/commands/make-once.js";
@@ -15,7 +15,7 @@ import { type RunCreate, runCreate, statelessRunCreate } from "../schemas/runs.j
 import { A2aError } from "./errors.js";
 import { contentOf, type Part } from "./parts.js";
 import type { MessageParams } from "./schemas.js";
-import { findTask, newest, taskOf, type TaskRef } from "./task.js";
+import { findTask, taskOf, type TaskRef } from "./task.js";
 
 type C = Context<ApiEnv>;
 type Message = MessageParams["message"];
@@ -32,8 +32,9 @@ export async function send(
   const once = onceSaid(engine, c, message.messageId, message);
   const before = await runMadeBefore(engine.deps, once);
   if (before !== undefined) {
-    const id = (message.taskId as RunId | undefined) ?? before.runId;
-    return { ...(await newest(engine, { id, run: before })), isNew: false };
+    // As whoever asks for it: by now it may be no one's that the caller may see.
+    const id = message.taskId ?? before.runId;
+    return { ...(await findTask(engine, c, assistant, { id, event: "threads:read" })), isNew: false };
   }
   if (message.taskId !== undefined)
     return answer(engine, c, assistant, { message, taskId: message.taskId, once, waits });
