@@ -176,6 +176,16 @@ test("a call that comes again with its Idempotency-Key makes no second run, what
   expect(new Set([one, ...apart].map(run)).size).toBe(3);
 });
 
+test("a call that comes again once a person has answered gets what came of it", async () => {
+  const ask = async () => {
+    const params = { name: "gate", arguments: {} };
+    return (await rpc({ jsonrpc: "2.0", id: 1, method: "tools/call", params }, { "idempotency-key": "mcp-2" })).text;
+  };
+  const [, threadId = ""] = /"thread_id":"([^"]+)"/.exec(await ask()) ?? [];
+  await engine().client.runs.wait(threadId, "gate", { command: { resume: "yes" } });
+  expect(await ask()).toMatch(/"status":"success".*"structuredContent":{"log":\["before","yes","after"\]}/);
+});
+
 test("follow-ups are scheduled, listed, put off and taken back", async () => {
   const client = await connect();
   const { thread_id: threadId } = await engine().client.threads.create();

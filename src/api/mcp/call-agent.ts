@@ -2,7 +2,7 @@
 // caller: one that goes away finds it by its ids.
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import type { Context } from "hono";
-import { pendingApprovals } from "../../approvals/approvals.js";
+import { answeringRun, pendingApprovals } from "../../approvals/approvals.js";
 import { endedBy } from "../../core/run.js";
 import type { Engine } from "../../engine/engine.js";
 import { runResult } from "../../engine/run-result.js";
@@ -41,7 +41,8 @@ export async function callAgent(
   // Without the message's id: it is another one when the call is made again.
   const once = onceOf(engine, c, { name, arguments: args });
   const { run, again } = await makeRun(engine, c, { threadId: null, body, waits: true, once });
-  const ended = await ending(engine, run, { signal, progress, isNew: !again });
+  const runId = again ? await answeringRun(engine.deps.db, run) : run.runId;
+  const ended = await ending(engine, { ...run, runId }, { signal, progress, isNew: !again });
   return ended === undefined ? failed("Nobody waits any more; the run goes on", idsOf(run)) : resultOf(engine, ended);
 }
 
